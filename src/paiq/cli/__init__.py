@@ -1,0 +1,1 @@
+"""The command `paiq`: one thin module per verb."""
