@@ -6,7 +6,9 @@ docstring is its help. Heavy imports stand inside `run`.
 
 import argparse
 import importlib
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from paiq import __version__
@@ -30,6 +32,9 @@ start here:
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    if threading.current_thread() is threading.main_thread():
+        # A scheduler's stop is handled like Ctrl-C: save what there is, say how to go on.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(words)
     except ConfigError as error:
