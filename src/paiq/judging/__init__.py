@@ -1,0 +1,1 @@
+"""Judging: predictions become requests, requests become accepted replies, replies become scores."""
