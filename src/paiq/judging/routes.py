@@ -1,4 +1,4 @@
-"""Routes: where a judge is asked, what it is asked for and what may answer. Each is one YAML file."""
+"""Routes: where a judge is asked, what it is asked for, what may answer; each one YAML file."""
 
 import ipaddress
 import re
@@ -116,7 +116,7 @@ def _endpoint_problems(endpoint: str) -> Iterable[str]:
     if parts.scheme not in ("http", "https") or not host:
         yield "endpoint must start with https:// and name a host"
     if parts.username or parts.password or parts.query or parts.fragment:
-        yield "endpoint must hold no user, password, query or fragment; the key goes into a variable"
+        yield "endpoint must hold no user, password, query or fragment; name a key_variable instead"
     if parts.scheme == "http" and not is_loopback(host):
         yield "plain http is for this machine only (127.0.0.1, ::1, localhost); write https"
 
@@ -175,9 +175,9 @@ def may_recover(route: Route, family: Family, attempts: Iterable[Failure]) -> bo
 def _read(text: str, *, where: str) -> Route:
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except yaml.YAMLError:
         # PyYAML's own message quotes the file, which may hold a pasted key.
-        raise ConfigError(f"{where} is not YAML") from error.with_traceback(None)
+        raise ConfigError(f"{where} is not YAML") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{where} must hold a mapping of settings")
     _refuse_keys(values, where)
@@ -190,8 +190,8 @@ def _refuse_keys(values: Mapping[Any, Any], where: str) -> None:
         spelled = str(name)
         if KEY_NAMES.fullmatch(spelled):
             raise ConfigError(
-                f"{where}: {spelled!r} does not belong into a file. Put the key into an environment "
-                "variable and write key_variable: ITS_NAME"
+                f"{where}: {spelled!r} does not belong into a file. Put the key into an "
+                "environment variable and write key_variable: ITS_NAME"
             )
     variable = values.get("key_variable")
     if variable is not None and not VARIABLE.fullmatch(str(variable)):
