@@ -1,0 +1,73 @@
+"""Foreign text made inert: for HTML, Markdown, LaTeX and CSV.
+
+Control and direction characters are shown as what they are (`\\u202e`), never obeyed.
+"""
+
+import html
+import re
+import unicodedata
+
+HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+NUMBER = re.compile(r"[+-]?[0-9][0-9,]*(\.[0-9]+)?%?")
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "–": r"\textendash{}",
+}
+MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~>&<:@$])")
+
+
+def visible(text: str, *, keep_newlines: bool = False) -> str:
+    """The text with every control, direction, surrogate and unassigned character spelled out."""
+    return "".join(
+        char if keep_newlines and char == "\n" else _spelled(char) if _hidden(char) else char
+        for char in text
+    )
+
+
+def to_html(text: str) -> str:
+    return html.escape(visible(text, keep_newlines=True), quote=True)
+
+
+def to_markdown(text: str) -> str:
+    """One line that renders as the text itself: no link, image, emphasis, cell border or tag."""
+    return MARKDOWN.sub(r"\\\1", visible(text))
+
+
+def to_latex(text: str) -> str:
+    return "".join(LATEX.get(char, char) for char in visible(text))
+
+
+def to_csv_field(text: str) -> str:
+    """The text, behind an apostrophe where a spreadsheet would run it."""
+    shown = visible(text)
+    if shown.lstrip().startswith(FORMULA_STARTS) and not NUMBER.fullmatch(shown):
+        return "'" + shown
+    return shown
+
+
+def _hidden(char: str) -> bool:
+    return unicodedata.category(char) in HIDDEN_CATEGORIES
+
+
+def _spelled(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
