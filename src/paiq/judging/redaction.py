@@ -1,0 +1,71 @@
+"""Text from outside made fit to keep and to show: keys taken out, controls made visible."""
+
+import base64
+import functools
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "[redacted]"
+# What looks like a credential is hidden even where nobody told us that it is one.
+CREDENTIAL = re.compile(
+    r"(?i)(?:\bbearer|\bbasic)\s+[a-z0-9._~+/=-]{8,}"
+    r"|\bsk-[a-z0-9_-]{8,}"
+    r"|(?:api[_-]?key|access[_-]?token)[\"']?\s*[:=]\s*[\"']?[a-z0-9._~+/=-]{8,}"
+)
+# Shown as they are although their category is a separator or a format: none.
+INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these secrets in any common spelling, and without what looks like one."""
+    for secret in secrets:
+        if secret:
+            text = _spellings(secret).sub(HIDDEN, text)
+    return CREDENTIAL.sub(HIDDEN, text)
+
+
+def inert(text: str, *, most: int = 300) -> str:
+    """One printable line: controls, escapes, bidi marks and line ends spelled out, and cut."""
+    line = "".join(_visible(letter) for letter in text[: most + 1])
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _visible(letter: str) -> str:
+    if unicodedata.category(letter) not in INVISIBLE:
+        return letter
+    return letter.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+@functools.lru_cache(maxsize=64)
+def _spellings(secret: str) -> re.Pattern[str]:
+    raw = secret.encode("utf-8", "surrogatepass")
+    forms = {
+        secret,
+        quote(raw, safe=""),
+        quote_plus(raw),
+        "".join(f"%{byte:02X}" for byte in raw),
+        raw.hex(),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret)[1:-1].replace("/", "\\/"),
+        json.dumps(json.dumps(secret)[1:-1])[1:-1],
+        html.escape(secret),
+        repr(secret)[1:-1],
+        *_base64_forms(raw),
+    }
+    longest_first = sorted(filter(None, forms), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+
+
+def _base64_forms(raw: bytes) -> Iterable[str]:
+    """The letters of base64 that depend on the secret alone, at each of the three alignments."""
+    for shift in range(3):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            letters = encode(b"\0" * shift + raw).decode("ascii").rstrip("=")
+            first = -(-shift * 8 // 6)
+            last = (shift + len(raw)) * 8 // 6
+            if last - first >= 8:
+                yield letters[first:last]
