@@ -203,8 +203,8 @@ class FeatureStore:
         if needed > free:
             raise ConfigError(
                 f"the features of {self.contents.source} take {readable(needed)}, but "
-                f"{self.folder} has {readable(free)} left; choose features.folder on a larger disk, "
-                "or features.store=false to run the towers in every step"
+                f"{self.folder} has {readable(free)} left; choose another "
+                "features.folder, or features.store=false to run the towers in every step"
             )
 
     def _path(self, shard: int) -> Path:
@@ -226,4 +226,4 @@ def _checksum(spatial: Tensor, semantic: Tensor) -> int:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.contiguous().view(torch.uint8).numpy())
+    return tensor.contiguous().view(torch.uint8).numpy().data
