@@ -32,7 +32,10 @@ LATEX = {
     "−": r"$-$",
     "–": r"\textendash{}",
 }
-MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~>&<:@$])")
+MARKDOWN_ALWAYS = re.compile(r"([\\`*_~|<>&$@])")
+MARKDOWN_AT_START = re.compile(r"^(\s*)([-+#=]|\d+(?=[.)](?:\s|$)))")
+MARKDOWN_LINKS = re.compile(r"\][(\[:]")
+MARKDOWN_ADDRESSES = re.compile(r"(?i)(https?|ftp|xmpp|mailto|www)([:.])")
 
 
 def visible(text: str, *, keep_newlines: bool = False) -> str:
@@ -49,7 +52,14 @@ def to_html(text: str) -> str:
 
 def to_markdown(text: str) -> str:
     """One line that renders as the text itself: no link, image, emphasis, cell border or tag."""
-    return MARKDOWN.sub(r"\\\1", visible(text))
+    shown = MARKDOWN_ALWAYS.sub(r"\\\1", visible(text))
+    if MARKDOWN_LINKS.search(shown):
+        shown = shown.replace("[", "\\[").replace("]", "\\]")
+    shown = MARKDOWN_ADDRESSES.sub(r"\1\\\2", shown)
+    start = MARKDOWN_AT_START.match(shown)
+    if start and start[2].isdigit():
+        return shown[: start.end()] + "\\" + shown[start.end() :]
+    return f"{start[1]}\\{shown[start.end(1) :]}" if start else shown
 
 
 def to_latex(text: str) -> str:
