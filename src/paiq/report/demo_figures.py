@@ -1,6 +1,7 @@
 """The demo's figures: scores with intervals, loss curves, distributions."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,18 +27,17 @@ def score_figure(
     paint = colours(names)
     height = 0.9 + len(families) * (0.55 + 0.36 * len(names))
     with canvas(9.2, height, len(families), 2) as (figure, grid):
-        for line, family in zip(grid, families, strict=True):
-            for axes, axis in zip(line, AXES, strict=True):
-                for row in rows:
-                    if row.family == family:
-                        at = names.index(row.method) + 0.28 * _shift(splits, row.split)
-                        value: Estimate = getattr(row, axis)
-                        _dot(axes, value, at, (paint[row.method], splits.index(row.split)))
-                for ceiling in ceilings:
-                    if ceiling.family == family and ceiling.split == splits[0]:
-                        value = getattr(ceiling, axis)
-                        axes.axvline(value.mean, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1)
-                _frame(axes, names, f"{FAMILY_TITLES[family]} · {AXIS_TITLES[axis]}")
+        for (line, family), axis in product(zip(grid, families, strict=True), AXES):
+            axes = line[AXES.index(axis)]
+            for row in rows:
+                if row.family == family:
+                    at = names.index(row.method) + 0.28 * _shift(splits, row.split)
+                    _dot(axes, getattr(row, axis), at, (paint[row.method], splits.index(row.split)))
+            for top in ceilings:
+                if (top.family, top.split) == (family, splits[0]):
+                    mean = getattr(top, axis).mean
+                    axes.axvline(mean, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.1)
+            _frame(axes, names, f"{FAMILY_TITLES[family]} · {AXIS_TITLES[axis]}")
         _split_legend(grid[0][0], splits, ceiling=bool(ceilings))
     return Drawing(
         name="scores",
