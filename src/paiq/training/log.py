@@ -20,9 +20,12 @@ Sink = Callable[[Line], None]
 
 
 @contextmanager
-def sinks(run: Run, folder: RunFolder, *, start: int) -> Iterator[Sink]:
+def sinks(run: Run, folder: RunFolder, *, start: int, main: bool = True) -> Iterator[Sink]:
     """Writes a line everywhere the run asks for; lines after step `start` are cut off first."""
     with ExitStack() as stack:
+        if not main:
+            yield lambda line: None
+            return
         each = [stack.enter_context(_jsonl(folder.log, start))]
         if run.logging.tensorboard:
             each.append(stack.enter_context(_tensorboard(folder.path)))
