@@ -95,7 +95,7 @@ def test_a_transparent_colour_lies_on_white(mode):
 def test_an_animation_is_refused_unless_its_first_frame_is_asked_for(form):
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, BLUE, GREEN)]
     content = encoded(frames[0], form, save_all=True, append_images=frames[1:], lossless=True)
-    with pytest.raises(DataError, match="cats.gif has 3 frames"):
+    with pytest.raises(DataError, match=r"cats.gif has 3 frames"):
         read_image(content, "cats.gif")
     assert read_image(content, first_frame=True).getpixel((3, 3)) == RED
 
@@ -112,7 +112,7 @@ def test_a_truncated_file_is_refused_by_name(form, tmp_path):
     path = tmp_path / "cut.img"
     for part in (0.3, 0.6, 0.9):
         path.write_bytes(content[: int(len(content) * part)])
-        with pytest.raises(DataError, match="cut.img"):
+        with pytest.raises(DataError, match=r"cut.img"):
             read_image(path)
 
 
@@ -129,8 +129,7 @@ def test_flipped_bytes_give_an_image_or_a_data_error_and_nothing_else(form):
         try:
             outcomes.add(read_image(bytes(broken)).mode)
         except DataError as error:
-            assert str(error).startswith("image")
-            outcomes.add("refused")
+            outcomes.add("refused" if str(error).startswith("image") else str(error))
     assert "refused" in outcomes <= {"RGB", "refused"}
 
 
@@ -138,47 +137,47 @@ def test_flipped_bytes_give_an_image_or_a_data_error_and_nothing_else(form):
     "content", [b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0", b"\x00" * 500, b"GIF8", "héllo".encode()]
 )
 def test_what_is_no_image_is_refused(content):
-    with pytest.raises(DataError, match="no image we read"):
+    with pytest.raises(DataError, match=r"no image we read"):
         read_image(content)
 
 
 def test_an_empty_missing_or_wrong_kind_of_file_is_refused_by_name(tmp_path):
     (tmp_path / "empty.jpg").touch()
-    with pytest.raises(DataError, match="empty.jpg is empty"):
+    with pytest.raises(DataError, match=r"empty.jpg is empty"):
         read_image(tmp_path / "empty.jpg")
-    with pytest.raises(DataError, match="gone.jpg does not exist"):
+    with pytest.raises(DataError, match=r"gone.jpg does not exist"):
         read_image(tmp_path / "gone.jpg")
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match=r"is no file"):
         read_image(tmp_path)
 
 
 def test_a_bomb_is_refused_before_it_fills_the_memory():
     content = encoded(Image.new("1", (9000, 9000)), "PNG")
     assert len(content) < 20_000
-    with pytest.raises(DataError, match="9000 x 9000 pixels"):
+    with pytest.raises(DataError, match=r"9000 x 9000 pixels"):
         read_image(content)
     assert read_image(content[:], most_pixels=81_000_000).size == (9000, 9000)
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_a_bomb_that_pillow_itself_refuses_is_a_data_error_too():
-    with pytest.raises(DataError, match="bomb"):
+    with pytest.raises(DataError, match=r"bomb"):
         read_image(encoded(Image.new("1", (20000, 20000)), "PNG"))
 
 
 def test_floating_point_pixels_are_refused():
-    with pytest.raises(DataError, match="floating-point"):
+    with pytest.raises(DataError, match=r"floating-point"):
         read_image(encoded(Image.new("F", (4, 4), 0.5), "TIFF"))
 
 
 def test_more_than_sixteen_bits_are_refused():
-    with pytest.raises(DataError, match="more than 16 bits"):
+    with pytest.raises(DataError, match=r"more than 16 bits"):
         read_image(encoded(Image.new("I", (4, 4), 70_000), "TIFF"))
 
 
 def test_leniency_that_another_library_switched_on_is_noticed(monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    with pytest.raises(ConfigError, match="LOAD_TRUNCATED_IMAGES"):
+    with pytest.raises(ConfigError, match=r"LOAD_TRUNCATED_IMAGES"):
         read_image(encoded(four_corners(), "PNG"))
 
 
@@ -212,7 +211,7 @@ def test_a_link_that_leaves_the_folder_is_refused_and_one_that_stays_is_not(tmp_
     (root / "true.png").write_bytes(encoded(four_corners(), "PNG"))
     (root / "out.png").symlink_to(tmp_path / "secret.png")
     (root / "stays.png").symlink_to(root / "true.png")
-    with pytest.raises(DataError, match="leaves"):
+    with pytest.raises(DataError, match=r"leaves"):
         inside(root, "out.png")
     assert read_image(inside(root, "stays.png")).size == (24, 16)
 

@@ -77,7 +77,7 @@ def test_a_bad_record_is_an_error_with_its_row_and_the_others_stay_good(
 def test_a_record_without_a_picture_is_an_error(make, rows):
     record = rows.chat(0)
     del record["image"]
-    with pytest.raises(DataError, match="no 'image'"):
+    with pytest.raises(DataError, match=r"no 'image'"):
         opened(make.json("chat.json", [record]))[0]
 
 
@@ -114,20 +114,20 @@ def test_a_question_in_the_known_layout_gives_question_options_and_reference(mak
     ids=["empty", "object", "cut", "nan", "twice", "deep", "bom"],
 )
 def test_a_broken_file_is_refused_by_name(make, text):
-    with pytest.raises(DataError, match="chat.json"):
+    with pytest.raises(DataError, match=r"chat.json"):
         opened(make.file("chat.json", text.encode()))
 
 
 def test_a_file_that_is_not_utf8_is_refused_by_name(make):
-    with pytest.raises(DataError, match="chat.json is not UTF-8"):
+    with pytest.raises(DataError, match=r"chat.json is not UTF-8"):
         opened(make.file("chat.json", b'["\xff"]'))
 
 
 def test_an_unknown_option_is_answered_with_the_nearest(make):
-    with pytest.raises(ConfigError, match="Did you mean 'prompt'"):
+    with pytest.raises(ConfigError, match=r"Did you mean 'prompt'"):
         opened(make.llava(), promt="x")
 
 
 def test_a_setting_that_contradicts_the_family_is_refused(make):
-    with pytest.raises(ConfigError, match="for descriptions"):
+    with pytest.raises(ConfigError, match=r"for descriptions"):
         opened(make.llava(), prompt="x", family="vqa")

@@ -42,10 +42,10 @@ def test_a_question_without_options_stands_alone():
 
 
 def test_a_template_needs_its_question():
-    with pytest.raises(ConfigError, match="one {question}"):
+    with pytest.raises(ConfigError, match=r"one {question}"):
         check_template("{options}")
 
 
 def test_more_options_than_letters_are_refused():
-    with pytest.raises(ConfigError, match="27 options"):
+    with pytest.raises(ConfigError, match=r"27 options"):
         ask("?", ["x"] * 27)
