@@ -15,6 +15,7 @@ from paiq import __version__
 from paiq.errors import ConfigError, suggest
 
 VERBS = {
+    "data": "list the data formats, or check a data set: counts, broken rows, contact sheet",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
 }
