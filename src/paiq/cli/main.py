@@ -18,6 +18,7 @@ VERBS = {
     "data": "list the data formats, or check a data set: counts, broken rows, contact sheet",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
+    "compute": "analytical compute and parameters from published shapes, nothing loaded",
 }
 
 INTRODUCTION = """\

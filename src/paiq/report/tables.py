@@ -1,10 +1,11 @@
-"""One table model, written as HTML, Markdown, LaTeX (booktabs) and CSV.
+"""One table model, written as HTML, Markdown, LaTeX (booktabs), CSV and plain text.
 
 A cell holds plain text and says what is special about it; each writer escapes the text itself.
 """
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -202,6 +203,49 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
+def to_text(table: Table) -> str:
+    """Aligned columns for a terminal, in which no escape sequence survives."""
+    groups = _group_of_columns(table)
+    head = [safe.visible(title) for title in table.header]
+    lines = [head]
+    for row in table.rows:
+        if isinstance(row, Band):
+            lines.append([safe.visible(row.text)])
+        else:
+            lines.append([_text_cell(cell) for cell in row])
+    whole = [line for line in lines if len(line) == len(head)]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    shown = [_text_line(line, widths, table.text_columns) for line in lines]
+    if table.groups:
+        starts = [g if i == 0 or groups[i - 1] != g else "" for i, g in enumerate(groups)]
+        shown.insert(0, _text_groups(starts, widths))
+    return "\n".join([*shown, "", *textwrap.wrap(safe.visible(table.caption), 100), ""])
+
+
+def _text_cell(cell: Cell) -> str:
+    sign = {"best": "*", "second": "+"}.get(cell.mark, "")
+    return safe.visible(f"{cell.text}{sign} {cell.note}".strip())
+
+
+def _text_line(line: Sequence[str], widths: Sequence[int], words: int) -> str:
+    if len(line) != len(widths):
+        return line[0]
+    parts = [
+        text.ljust(width) if index < words else text.rjust(width)
+        for index, (text, width) in enumerate(zip(line, widths, strict=True))
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _text_groups(starts: Sequence[str], widths: Sequence[int]) -> str:
+    line = ""
+    for index, title in enumerate(starts):
+        at = sum(widths[:index]) + 2 * index
+        if title:
+            line = line.ljust(at) + safe.visible(title)
+    return line
+
+
 def _noted(table: Table, index: int) -> bool:
     rows = [row for row in table.rows if not isinstance(row, Band)]
     return any(row[index].note or row[index].mark != "none" for row in rows)
@@ -213,4 +257,4 @@ def _group_of_columns(table: Table) -> list[str]:
     return [title for title, span in table.groups for _ in range(span)]
 
 
-WRITERS = {"html": to_html, "md": to_markdown, "tex": to_latex, "csv": to_csv}
+WRITERS = {"txt": to_text, "html": to_html, "md": to_markdown, "tex": to_latex, "csv": to_csv}
