@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from paiq.config import from_mapping
-from paiq.interfaces.base import Fused, Interface, Sizes
+from paiq.interfaces.base import Fused, Interface, Sizes, Trace
 from paiq.interfaces.concat import Concat
 from paiq.interfaces.paiq import Pai, Paiq
 from paiq.interfaces.single import Semantic, Spatial
@@ -39,4 +39,13 @@ def split_settings(name: str, settings: dict[str, Any]) -> tuple[Sizes, Any]:
     )
 
 
-__all__ = ["INTERFACES", "Fused", "Interface", "Sizes", "available", "create", "split_settings"]
+__all__ = [
+    "INTERFACES",
+    "Fused",
+    "Interface",
+    "Sizes",
+    "Trace",
+    "available",
+    "create",
+    "split_settings",
+]

@@ -5,13 +5,14 @@ Axes     B batch, n spatial tokens, m semantic tokens, L text tokens, N visual t
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from paiq.errors import ConfigError
+from paiq.interfaces.features import Sizes, check_features, refuse_nonfinite
 
 
 class Fused(NamedTuple):
@@ -23,24 +24,32 @@ class Fused(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """What an interface connects; the defaults are the paper's (sec. 3.1)."""
+class Trace:
+    """The forward tensors by the paper's names; None where an interface has no such thing."""
 
-    hidden_size: int
-    """Width of the language model's embeddings."""
-    spatial_size: int = 1024
-    """Channels of the spatial features."""
-    semantic_size: int = 1024
-    """Channels of the semantic features."""
-    spatial_tokens: int = 196
-    """Patches of the spatial stream."""
-    semantic_tokens: int = 576
-    """Patches of the semantic stream."""
+    tokens: Float[Tensor, "B N d"]
+    """Z, the visual tokens."""
+    text: Float[Tensor, "B L d"] | None = None
+    """The text embeddings, where the interface changes them."""
+    base: Float[Tensor, "B n d"] | None = None
+    """D, the projected spatial features."""
+    source: Float[Tensor, "B m d"] | None = None
+    """S, the projected semantic features."""
+    allocation: Float[Tensor, "B n m"] | None = None
+    """Pi, what each token reads from the source."""
+    aggregate: Float[Tensor, "B n d"] | None = None
+    """S-bar, the aggregated source."""
+    rotation: Float[Tensor, "d d"] | None = None
+    """Q; the identity where it is fixed to that."""
+    row_mass: Float[Tensor, "B n"] | None = None
+    """q, row sums before conditioning."""
+    orthogonality_error: float | None = None
+    """The largest entry of |Q^T Q - I|."""
 
-    def __post_init__(self) -> None:
-        wrong = {name: value for name, value in vars(self).items() if value < 1}
-        if wrong:
-            raise ConfigError(f"sizes must be positive, got {wrong}")
+    def named(self) -> dict[str, Any]:
+        """What this interface has, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +58,19 @@ class NoOptions:
 
 
 class Interface(nn.Module, ABC):
-    """Features of two frozen vision encoders in, visual tokens of a frozen language model out."""
+    """Features of two frozen vision encoders in, visual tokens of a frozen language model out.
+
+    A subclass writes `fuse`; `forward` and `trace` check the features first.
+    """
 
     name: ClassVar[str]
     """The exact name in the registry and in the tables."""
     equation: ClassVar[str]
     """One or two lines of plain text, shown by `paiq interfaces NAME`."""
     Options: ClassVar[type] = NoOptions
+
+    check_finite: bool | None = None
+    """Whether NaN and infinity in the features are an error; None means in eval only."""
 
     def __init__(self, sizes: Sizes, options: Any) -> None:
         super().__init__()
@@ -74,40 +89,70 @@ class Interface(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
+    def parameter_groups(cls, sizes: Sizes, options: Any) -> dict[str, int]:
+        """Trainable parameters by formula, split as the paper's tables split them."""
+
+    @classmethod
     def count_parameters(cls, sizes: Sizes, options: Any) -> int:
         """Trainable parameters by formula; the tests hold the built module to it."""
+        return sum(cls.parameter_groups(sizes, options).values())
 
     @abstractmethod
+    def fuse(
+        self,
+        spatial: Float[Tensor, "B n c"],
+        semantic: Float[Tensor, "B m k"],
+        text: Float[Tensor, "B L d"] | None = None,
+        text_mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Fused:
+        """The interface itself, on features that were checked."""
+
     def forward(
         self,
         spatial: Float[Tensor, "B n c"],
         semantic: Float[Tensor, "B m k"],
         text: Float[Tensor, "B L d"] | None = None,
         text_mask: Bool[Tensor, "B L"] | None = None,
-    ) -> Fused: ...
+    ) -> Fused:
+        """The visual tokens, in the dtype of the features."""
+        self.check_features(spatial, semantic)
+        return self.fuse(spatial, semantic, text, text_mask)
 
-    def fold(self) -> "Interface | nn.Module":
+    def trace(
+        self,
+        spatial: Float[Tensor, "B n c"],
+        semantic: Float[Tensor, "B m k"],
+        text: Float[Tensor, "B L d"] | None = None,
+        text_mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Trace:
+        """The same tokens together with every intermediate this interface has a name for."""
+        fused = self(spatial, semantic, text, text_mask)
+        return Trace(tokens=fused.tokens, text=fused.text)
+
+    def fold(self) -> nn.Module:
         """The same function in its cheapest form for inference; itself where there is none."""
         return self
 
     def check_features(self, spatial: Tensor, semantic: Tensor) -> None:
-        """Stops at features that do not fit, before they can broadcast."""
-        sizes = self.sizes
-        expected = {
-            "spatial": (spatial, sizes.spatial_tokens, sizes.spatial_size),
-            "semantic": (semantic, sizes.semantic_tokens, sizes.semantic_size),
-        }
-        for stream, (features, tokens, width) in expected.items():
-            if features.dim() != 3 or features.shape[1:] != (tokens, width):
-                raise ConfigError(
-                    f"{stream} features must be (batch, {tokens}, {width}), "
-                    f"got {tuple(features.shape)}"
-                )
-        if spatial.shape[0] != semantic.shape[0]:
-            raise ConfigError(
-                f"both streams must hold the same images, got {spatial.shape[0]} spatial "
-                f"and {semantic.shape[0]} semantic"
-            )
+        """Stops at features that do not fit, before they can broadcast or spread NaN."""
+        parameter = next(self.parameters(), None)
+        device = None if parameter is None else parameter.device
+        check_features(self.sizes, spatial, semantic, device)
+        if not self.training if self.check_finite is None else self.check_finite:
+            refuse_nonfinite(spatial, semantic)
 
     def frozen(self) -> Self:
         return self.requires_grad_(False).eval()
+
+
+def affine(layer: nn.Linear, features: Tensor) -> Tensor:
+    """The layer applied in its own precision or the features', whichever is finer."""
+    if torch.is_autocast_enabled(features.device.type):
+        result: Tensor = layer(features)
+        return result
+    dtype = torch.promote_types(layer.weight.dtype, features.dtype)
+    bias = None if layer.bias is None else layer.bias.to(dtype)
+    return nn.functional.linear(features.to(dtype), layer.weight.to(dtype), bias)
+
+
+__all__ = ["Fused", "Interface", "NoOptions", "Sizes", "Trace", "affine"]

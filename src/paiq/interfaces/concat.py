@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from paiq.interfaces.base import Fused, Interface, Sizes
+from paiq.interfaces.base import Fused, Interface, Sizes, Trace, affine
 
 
 class Concat(Interface):
@@ -16,24 +16,35 @@ class Concat(Interface):
 
     def __init__(self, sizes: Sizes, options: Any) -> None:
         super().__init__(sizes, options)
-        self.spatial_projection = nn.Linear(sizes.spatial_size, sizes.hidden_size)
-        self.semantic_projection = nn.Linear(sizes.semantic_size, sizes.hidden_size)
+        self.spatial_projection = nn.Linear(sizes.spatial_size, sizes.hidden_size)  # P_d, b_d
+        self.semantic_projection = nn.Linear(sizes.semantic_size, sizes.hidden_size)  # P_s, b_s
 
     @classmethod
     def count_tokens(cls, sizes: Sizes, options: Any) -> int:
         return sizes.spatial_tokens + sizes.semantic_tokens
 
     @classmethod
-    def count_parameters(cls, sizes: Sizes, options: Any) -> int:
-        return (sizes.spatial_size + sizes.semantic_size + 2) * sizes.hidden_size
+    def parameter_groups(cls, sizes: Sizes, options: Any) -> dict[str, int]:
+        widths = sizes.spatial_size + sizes.semantic_size
+        return {"content maps": (widths + 2) * sizes.hidden_size}
 
-    def forward(
+    def fuse(
         self,
         spatial: Tensor,
         semantic: Tensor,
         text: Tensor | None = None,
         text_mask: Tensor | None = None,
     ) -> Fused:
-        self.check_features(spatial, semantic)
-        both = self.spatial_projection(spatial), self.semantic_projection(semantic)
-        return Fused(torch.cat(both, dim=1))
+        D, S = affine(self.spatial_projection, spatial), affine(self.semantic_projection, semantic)
+        return Fused(torch.cat([D, S], dim=1).to(spatial.dtype))
+
+    def trace(
+        self,
+        spatial: Tensor,
+        semantic: Tensor,
+        text: Tensor | None = None,
+        text_mask: Tensor | None = None,
+    ) -> Trace:
+        tokens = self(spatial, semantic).tokens
+        base, source = tokens.split([self.sizes.spatial_tokens, self.sizes.semantic_tokens], dim=1)
+        return Trace(tokens=tokens, base=base, source=source)

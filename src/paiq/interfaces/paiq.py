@@ -1,7 +1,8 @@
 """PAIQ: content matching, then a rotated residual (paper sec. 3).
 
-Axes     B batch, n base tokens, m source tokens, d hidden size
-Symbols  D base, S source, Pi allocation, R residual, Q rotation, Z fused tokens
+Axes     B batch, n base tokens, m source tokens, c / k channels, d hidden size
+Symbols  X / Y features, D base, S source, Pi allocation, Q rotation, Z fused tokens,
+         P_d b_d P_s b_s projections, W_d W_s matching maps
 """
 
 from dataclasses import dataclass
@@ -10,43 +11,28 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import linear
 
 from paiq.errors import ConfigError
-from paiq.interfaces.base import Fused, Interface, Sizes
+from paiq.interfaces.base import Fused, Interface, Sizes, Trace
+from paiq.interfaces.folding import Folded, Maps, Rotated, direct_interpolation
+from paiq.interfaces.matching import MatchingRule, Reading, cosines, read
+from paiq.interfaces.plan import PLAIN, Plan, cheapest
+from paiq.interfaces.precision import full_precision, working_dtype
+from paiq.interfaces.rotation import Rotation
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaiqOptions:
+class PaiqOptions(MatchingRule):
     """The constants of sec. 3."""
 
     scale: float = 0.6
     """lambda of eq. inject."""
-    temperature: float = 0.05
-    """epsilon: logits are -cost / temperature, eq. sinkhorn."""
-    iterations: int = 5
-    """L, row-then-column updates."""
-    clip: float = 30.0
-    """Bound of the log factors."""
-    stabilizer: float = 1e-6
-    """delta of eq. barycentric."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.0 < self.scale < 1.0:
             raise ConfigError(f"scale must lie in (0, 1), got {self.scale}")
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The forward tensors, by name."""
-
-    base: Float[Tensor, "B n d"]
-    source: Float[Tensor, "B m d"]
-    allocation: Float[Tensor, "B n m"]
-    aggregate: Float[Tensor, "B n d"]
-    rotation: Float[Tensor, "d d"]
-    tokens: Float[Tensor, "B n d"]
-    row_mass: Float[Tensor, "B n"]
 
 
 class Paiq(Interface):
@@ -64,63 +50,135 @@ class Paiq(Interface):
         self.semantic_projection = nn.Linear(sizes.semantic_size, d)  # P_s, b_s
         self.query = nn.Linear(d, d, bias=False)  # W_d
         self.key = nn.Linear(d, d, bias=False)  # W_s
-        with torch.no_grad():
-            self.query.weight.copy_(torch.eye(d))
-            self.key.weight.copy_(torch.eye(d))
+        nn.init.eye_(self.query.weight)
+        nn.init.eye_(self.key.weight)
         if self.rotates:
-            self.rotation = nn.Linear(d, d, bias=False)  # W_Q
-            nn.init.zeros_(self.rotation.weight)
+            self.rotation = Rotation(d)  # W_Q
 
     @classmethod
     def count_tokens(cls, sizes: Sizes, options: Any) -> int:
         return sizes.spatial_tokens
 
     @classmethod
-    def count_parameters(cls, sizes: Sizes, options: Any) -> int:
+    def parameter_groups(cls, sizes: Sizes, options: Any) -> dict[str, int]:
         d = sizes.hidden_size
-        content = (sizes.spatial_size + sizes.semantic_size + 2) * d
-        return content + (3 if cls.rotates else 2) * d * d
+        groups = {
+            "content maps": (sizes.spatial_size + sizes.semantic_size + 2) * d,
+            "matching maps": 2 * d * d,
+        }
+        return groups | ({"rotation": d * d} if cls.rotates else {})
 
-    def forward(
+    def fuse(
         self,
         spatial: Tensor,
         semantic: Tensor,
         text: Tensor | None = None,
         text_mask: Tensor | None = None,
     ) -> Fused:
-        return Fused(self.trace(spatial, semantic).tokens.to(spatial.dtype))
+        plan = cheapest(self.sizes, len(spatial), rotates=self.rotates)
+        return Fused(self.tokens(spatial, semantic, plan).to(spatial.dtype))
 
-    def trace(self, spatial: Tensor, semantic: Tensor) -> Trace:
+    def tokens(self, spatial: Tensor, semantic: Tensor, plan: Plan) -> Float[Tensor, "B n d"]:
+        """Z by that plan, in the working precision; all plans agree to rounding."""
+        maps = self.maps(working_dtype(spatial, self.query.weight))
+        X, Y = spatial.to(maps.dtype), semantic.to(maps.dtype)
+        D = None if plan.rotate_weights else maps.base(X)
+        S = None if plan.compose_keys else maps.source(Y)
+        # Only the matching maps may run in an outer autocast's precision (app. B.1).
+        queries = maps.composed_queries(X) if plan.compose_queries or D is None else maps.queries(D)
+        keys = maps.composed_keys(Y) if S is None else maps.keys(S)
+        with full_precision(X):
+            reading = read(cosines(queries, keys), Y if S is None else S, self.options)
+            if D is None:
+                return self._by_rotated_weights(X, reading, maps)
+            aggregate = maps.project_aggregate(reading) if S is None else reading.aggregate
+            return torch.add(D, self._rotated(aggregate - D), alpha=self.options.scale)
+
+    def trace(
+        self,
+        spatial: Tensor,
+        semantic: Tensor,
+        text: Tensor | None = None,
+        text_mask: Tensor | None = None,
+    ) -> Trace:
         self.check_features(spatial, semantic)
-        D = self.spatial_projection(spatial)  # B n d
-        S = self.semantic_projection(semantic)  # B m d
-        queries, keys = self.query(D).float(), self.key(S).float()
-        D, S = D.float(), S.float()
-        C = (1 - normalize(queries, dim=-1) @ normalize(keys, dim=-1).mT).clamp(min=0)
-        T = self._match(-C / self.options.temperature)  # B n m
-        row_mass = T.sum(dim=2)  # B n
-        Pi = T / (row_mass + self.options.stabilizer).unsqueeze(2)
-        aggregate = Pi @ S  # B n d
-        Q = self._rotation()  # d d
-        Z = D + self.options.scale * (aggregate - D) @ Q.mT
-        return Trace(D, S, Pi, aggregate, Q, Z, row_mass)
+        maps = self.maps(working_dtype(spatial, self.query.weight))
+        D, S = maps.base(spatial.to(maps.dtype)), maps.source(semantic.to(maps.dtype))
+        queries, keys = maps.queries(D), maps.keys(S)
+        with full_precision(D):
+            reading = read(cosines(queries, keys), S, self.options)
+            Z = torch.add(D, self._rotated(reading.aggregate - D), alpha=self.options.scale)
+        return Trace(
+            tokens=Z.to(spatial.dtype),
+            base=D,
+            source=S,
+            allocation=reading.allocation,
+            aggregate=reading.aggregate,
+            rotation=self.rotation_matrix(maps.dtype),
+            row_mass=reading.row_mass,
+            orthogonality_error=self.rotation.orthogonality_error() if self.rotates else 0.0,
+        )
 
-    def _match(self, K: Tensor) -> Tensor:
-        clip = self.options.clip
-        alpha = K.new_zeros(K.shape[:2])  # B n
-        beta = K.new_zeros(K.shape[0], K.shape[2])  # B m
-        for _ in range(self.options.iterations):
-            alpha = -torch.logsumexp(K + beta.unsqueeze(1), dim=2).clamp(-clip, clip)
-            beta = -torch.logsumexp(K + alpha.unsqueeze(2), dim=1).clamp(-clip, clip)
-        return (K + alpha.unsqueeze(2) + beta.unsqueeze(1)).clamp(max=0).exp()
+    def maps(self, dtype: torch.dtype) -> Maps:
+        """The linear maps in that precision; the parameters themselves where they have it."""
+        return Maps(
+            P_d=self.spatial_projection.weight.to(dtype),
+            b_d=self.spatial_projection.bias.to(dtype),
+            P_s=self.semantic_projection.weight.to(dtype),
+            b_s=self.semantic_projection.bias.to(dtype),
+            W_d=self.query.weight.to(dtype),
+            W_s=self.key.weight.to(dtype),
+        )
 
-    def _rotation(self) -> Tensor:
-        eye = torch.eye(self.sizes.hidden_size, device=self.query.weight.device)
+    def rotation_matrix(self, dtype: torch.dtype = torch.float32) -> Float[Tensor, "d d"]:
+        """Q, without gradients."""
+        if self.rotates:
+            return self.rotation.matrix(dtype)
+        weight = self.query.weight
+        return torch.eye(len(weight), dtype=working_dtype(weight), device=weight.device).to(dtype)
+
+    @torch.no_grad()
+    def fold(self) -> Folded:
+        """The same function for inference, frozen at the present weights; see `folding`."""
+        dtype = working_dtype(self.query.weight)
+        rotated = Rotated(self._rotate, self.options.scale)
+        return Folded.of(self.sizes, self.options, self.maps(torch.float64), rotated).to(dtype)
+
+    @torch.no_grad()
+    def as_direct_interpolation(self) -> "Pai":
+        """A `pai` with other weights and the same outputs (app. A.4, lemma equivalence)."""
+        maps = direct_interpolation(
+            self.maps(torch.float64), self.rotation_matrix(torch.float64), self.options.scale
+        )
+        result = Pai(self.sizes, self.options).to(self.query.weight.device, self.query.weight.dtype)
+        result.spatial_projection.weight.copy_(maps.P_d)
+        result.spatial_projection.bias.copy_(maps.b_d)
+        result.semantic_projection.weight.copy_(maps.P_s)
+        result.semantic_projection.bias.copy_(maps.b_s)
+        result.query.weight.copy_(maps.W_d)
+        result.key.weight.copy_(maps.W_s)
+        return result.train(self.training)
+
+    def _rotate(self, columns: Float[Tensor, "d r"]) -> Float[Tensor, "d r"]:
+        return self.rotation(columns) if self.rotates else columns
+
+    def _rotated(self, residuals: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
         if not self.rotates:
-            return eye
-        W = self.rotation.weight.float()
-        A = W - W.mT
-        return torch.linalg.solve(eye - A / 2, eye + A / 2)
+            return residuals
+        return self._rotate(residuals.flatten(0, 1).mT).mT.view_as(residuals)
+
+    def _by_rotated_weights(
+        self, X: Float[Tensor, "B n c"], reading: Reading, maps: Maps
+    ) -> Float[Tensor, "B n d"]:
+        """Z = x' (H_d - lambda Q H_d)^T + lambda (Pi y') (Q H_s)^T with H = [P b], x' = [x 1]."""
+        scale, c = self.options.scale, maps.P_d.shape[1] + 1
+        H = torch.cat(
+            [maps.P_d, maps.b_d.unsqueeze(1), maps.P_s, maps.b_s.unsqueeze(1)], dim=1
+        )  # d c+k+2
+        QH = self._rotate(H)
+        base, source = torch.sub(H[:, :c], QH[:, :c], alpha=scale), scale * QH[:, c:]
+        Z = linear(X, base[:, :-1], base[:, -1]) + linear(reading.aggregate, source[:, :-1])
+        return torch.addcmul(Z, reading.coverage.unsqueeze(2), source[:, -1])
 
 
 class Pai(Paiq):
@@ -129,3 +187,6 @@ class Pai(Paiq):
     name: ClassVar[str] = "pai"
     equation: ClassVar[str] = "Z = D + 0.6 (Pi S - D)"
     rotates: ClassVar[bool] = False
+
+
+__all__ = ["PLAIN", "Pai", "Paiq", "PaiqOptions"]
