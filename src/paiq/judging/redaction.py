@@ -5,7 +5,6 @@ import functools
 import html
 import json
 import re
-import unicodedata
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
@@ -16,8 +15,6 @@ CREDENTIAL = re.compile(
     r"|\bsk-[a-z0-9_-]{8,}"
     r"|(?:api[_-]?key|access[_-]?token)[\"']?\s*[:=]\s*[\"']?[a-z0-9._~+/=-]{8,}"
 )
-# Shown as they are although their category is a separator or a format: none.
-INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -35,7 +32,7 @@ def inert(text: str, *, most: int = 300) -> str:
 
 
 def _visible(letter: str) -> str:
-    if unicodedata.category(letter) not in INVISIBLE:
+    if letter.isprintable():
         return letter
     return letter.encode("unicode_escape", "surrogatepass").decode("ascii")
 

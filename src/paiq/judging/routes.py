@@ -19,6 +19,8 @@ from paiq.records import Family
 PRESETS = resources.files("paiq.judging") / "routes"
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 MOST_ATTEMPTS = 3
+OFFLINE = "offline:world-exact"
+"""Stands for an endpoint where the answer is computed in this process."""
 PROTOCOL_FIELDS = frozenset({"model", "messages", "temperature", "max_tokens", "response_format"})
 # Fields that would let the provider answer with another model or change what was asked.
 FORBIDDEN_FIELDS = PROTOCOL_FIELDS | {"models", "route", "transforms", "n", "stream"}
@@ -69,6 +71,11 @@ class Route:
             raise ConfigError(f"route {self.name!r}: " + "; ".join(problems))
 
     @property
+    def offline(self) -> bool:
+        """Whether nothing is sent: the answer is computed here."""
+        return self.endpoint == OFFLINE
+
+    @property
     def accepts(self) -> re.Pattern[str]:
         return re.compile(self.accepted_model)
 
@@ -107,6 +114,8 @@ def _problems(route: Route) -> Iterable[str]:
 
 def _endpoint_problems(endpoint: str) -> Iterable[str]:
     # The text of the endpoint is not shown: a key may have been pasted into it.
+    if endpoint == OFFLINE:
+        return
     try:
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "", parts.port
