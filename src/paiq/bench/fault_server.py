@@ -257,9 +257,7 @@ class FaultServer:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._exchange(reader, writer):
                 pass
@@ -268,9 +266,7 @@ class FaultServer:
         finally:
             writer.close()
 
-    async def _exchange(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").strip().split("\r\n")
         headers = {}

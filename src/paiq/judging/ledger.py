@@ -29,7 +29,7 @@ SELECT = f"SELECT {COLUMNS} FROM record ORDER BY seq"  # noqa: S608  # constants
 SCORE = "INSERT INTO score (key, accepted, kind, value, evaluator) VALUES (?, ?, 'accepted', ?, ?)"
 
 
-class Damaged(DataError):
+class DamagedLedgerError(DataError):
     """The file is not what was written; says where, and how to save what is good."""
 
 
@@ -120,7 +120,6 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA foreign_keys = ON")
         database.execute("PRAGMA recursive_triggers = ON")  # REPLACE counts as a deletion
-        database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         if not database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
@@ -147,9 +146,9 @@ def read(database: sqlite3.Connection, path: Path) -> Iterator[Row]:
         raise damaged(path, f"after record {seq} SQLite says: {error}", seq) from error
 
 
-def damaged(path: Path, problem: str, good: int | None = None) -> Damaged:
+def damaged(path: Path, problem: str, good: int | None = None) -> DamagedLedgerError:
     kept = f" Records 1 to {good} are good." if good else ""
-    return Damaged(
+    return DamagedLedgerError(
         f"{path} is damaged: {problem}.{kept} Nothing was changed. Save the good part with "
         f"`paiq ledger export {path} --good-prefix --to FILE.jsonl`, then restore a backup"
     )
@@ -193,8 +192,9 @@ def last(database: sqlite3.Connection, path: Path) -> tuple[int, str]:
     if not met and known is not None:
         raise damaged(
             path,
-            f"it ends with record {end[0]}, but record {known[0]} had been written; its write-ahead "
-            f"log was cut or lost. If you put back a backup on purpose, delete {beside(path)}",
+            f"it ends with record {end[0]}, but record {known[0]} had been written; its "
+            "write-ahead log was cut or lost. If you put back a backup on purpose, delete "
+            f"{beside(path)}",
             end[0],
         )
     return end

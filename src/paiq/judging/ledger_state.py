@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from paiq.judging.ledger_rows import Entry, Row
+from paiq.judging.limits import may_be_charged
 from paiq.judging.types import Failure
 from paiq.records import Axis, Family, Judgment
 
@@ -45,6 +46,10 @@ class Expected:
         """What stays the same when the prompt, the image or the answer changes."""
         return self.slice, self.sample_id, self.method, self.axis
 
+    def named(self) -> dict[str, str]:
+        names = ("slice", "sample_id", "method", "axis")
+        return dict(zip(names, self.identity, strict=True))
+
     def entry(self) -> Entry:
         body = asdict(self)
         return Entry(kind="expected", key=body.pop("key"), body=body)
@@ -55,20 +60,14 @@ class KeyState:
     """Everything that happened to one key."""
 
     sends: Counter[str] = field(default_factory=Counter)
-    open: set[tuple[str, int]] = field(default_factory=set)
-    """Sends without an outcome, as (route, attempt)."""
+    open: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Sends without an outcome, as (route, attempt), and the bytes of their text."""
     failures: dict[str, list[Failure]] = field(default_factory=dict)
     terminal: dict[str, Failure] = field(default_factory=dict)
     grants: Counter[str] = field(default_factory=Counter)
     attempts: list[dict[str, Any]] = field(default_factory=list)
     score: int | None = None
     evaluator: str = ""
-
-    @property
-    def only_empty(self) -> bool:
-        """Whether every attempt of every route so far came back as an empty response."""
-        every = [failure for failures in self.failures.values() for failure in failures]
-        return bool(every) and all(failure is Failure.EMPTY_RESPONSE for failure in every)
 
     def state(self, primary: str, recoveries: Iterable[str] = ()) -> State:
         if self.score is not None:
@@ -88,7 +87,7 @@ class KeyState:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How much of what is expected is scored, and by whom. scored + terminal + pending = expected."""
+    """How much of what is expected is scored, by whom: scored + terminal + pending = expected."""
 
     expected: int
     scored: Mapping[str, int]
@@ -125,9 +124,9 @@ class Book:
         self.expected: dict[tuple[str, str, str, str], Expected] = {}
         self.primary = ""
         self.recoveries: set[str] = set()
-        self.usage: Counter[str] = Counter()
+        self.usage: dict[str, Counter[str]] = {}
+        """By route: tokens as stated, and sends whose tokens were not stated."""
         self.models: Counter[str] = Counter()
-        self.evaluators: dict[str, str] = {}
         self.reused_response_ids = 0
         self._response_ids: dict[str, str] = {}
         self._known: set[str] = set()
@@ -149,17 +148,25 @@ class Book:
 
     def judgments(self) -> Iterator[Judgment]:
         """The scores of what is expected now, each with every attempt of its key."""
+        return (judgment for _, judgment in self.scores())
+
+    def scores(self) -> Iterator[tuple[Expected, Judgment]]:
+        """The same, each with what it answers."""
         for item in self.wanted():
             known = self.key(item.key)
-            if known.score is not None:
-                yield Judgment(
+            if known.score is None:
+                continue
+            yield (
+                item,
+                Judgment(
                     sample_id=item.sample_id,
                     method=item.method,
                     axis=item.axis,
                     score=known.score,
                     evaluator=known.evaluator,
                     attempts=tuple(known.attempts),
-                )
+                ),
+            )
 
     def coverage(self) -> Coverage:
         states: Counter[State] = Counter()
@@ -173,6 +180,7 @@ class Book:
             elif state is State.TERMINAL:
                 terminal[known.terminal[self.primary]] += 1
         wanted = {item.key for item in self.expected.values()}
+        usage = sum(self.usage.values(), Counter[str]())
         sent = [known.sends.total() for known in self.keys.values()]
         return Coverage(
             expected=len(self.expected),
@@ -184,10 +192,10 @@ class Book:
             empty_candidates=sum(item.empty_candidate for item in self.expected.values()),
             superseded=len(self._known - wanted),
             sends=sum(sent),
-            interrupted=self.usage["interrupted"],
+            interrupted=usage["interrupted"],
             retries=sum(count - 1 for count in sent if count > 1),
-            prompt_tokens=self.usage["prompt_tokens"],
-            completion_tokens=self.usage["completion_tokens"],
+            prompt_tokens=usage["prompt_tokens"],
+            completion_tokens=usage["completion_tokens"],
             models=dict(sorted(self.models.items())),
             reused_response_ids=self.reused_response_ids,
         )
@@ -214,22 +222,31 @@ class Book:
             known = self.key(row.key)
             known.grants[row.route] += 1
             known.terminal.pop(row.route, None)
+        elif body["action"] == "withdraw":
+            identity = body["slice"], body["sample_id"], body["method"], body["axis"]
+            self.expected.pop(identity, None)
 
     def _intent(self, row: Row, body: dict[str, Any]) -> None:
         known, route, attempt = self._attempt(row)
         known.sends[route] += 1
-        known.open.add((route, attempt))
+        known.open[route, attempt] = body["text_bytes"]
 
     def _outcome(self, row: Row, body: dict[str, Any]) -> None:
         known, route, attempt = self._attempt(row)
-        known.open.discard((route, attempt))
+        text_bytes = known.open.pop((route, attempt))
         known.attempts.append({"route": route, "attempt": attempt, **_shown(body)})
         if body["class"] != "accepted":
             known.failures.setdefault(route, []).append(Failure(body["class"]))
-        self.usage["interrupted"] += body["class"] == Failure.INTERRUPTED
-        for name, count in (body.get("usage") or {}).items():
-            self.usage[name] += count
-            self.usage[f"{route}/{name}"] += count
+        self._charge(route, body, text_bytes)
+
+    def _charge(self, route: str, body: Mapping[str, Any], text_bytes: int) -> None:
+        usage = self.usage.setdefault(route, Counter())
+        usage["interrupted"] += body["class"] == Failure.INTERRUPTED
+        if "usage" in body:
+            usage.update(body["usage"])
+        elif body["class"] == "accepted" or may_be_charged(Failure(body["class"])):
+            usage["unstated"] += 1
+            usage["unstated_text_bytes"] += text_bytes
 
     def _accepted(self, row: Row, body: dict[str, Any]) -> None:
         known = self.key(str(row.key))

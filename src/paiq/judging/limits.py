@@ -4,13 +4,12 @@ Three small machines with an injected clock; none of them sends or sleeps.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from paiq.errors import ConfigError
 from paiq.judging.routes import Route
-from paiq.judging.types import Failure, Usage
+from paiq.judging.types import Failure, Outcome
 
 Clock = Callable[[], float]
 
@@ -151,6 +150,10 @@ class Breaker:
     def sent(self) -> None:
         self._probing = self.is_open
 
+    def unsent(self) -> None:
+        """The request that was to go out did not."""
+        self._probing = False
+
     def alive(self) -> None:
         """The server answered, be it with a complaint."""
         self._failures, self._wait = 0, self.first_wait
@@ -173,6 +176,19 @@ class Breaker:
         """Seconds since it opened and stayed open."""
         return 0.0 if self.open_since is None else self.clock() - self.open_since
 
+
+UNCHARGED = frozenset(
+    {
+        Failure.RATE_LIMITED,
+        Failure.SERVER_ERROR,
+        Failure.TRANSIENT_STATUS,
+        Failure.REJECTED_REQUEST,
+        Failure.AUTHENTICATION,
+        Failure.QUOTA,
+        Failure.CONNECT_TIMEOUT,
+    }
+)
+"""The server said no, or was never reached."""
 
 MOST_IMAGE_TOKENS = 1445
 """Of one picture at detail high by the tile rule: 85, and 170 for each of at most 8 tiles."""
@@ -197,13 +213,21 @@ class Price:
     def of_usage(self, prompt_tokens: int, completion_tokens: int) -> float:
         return prompt_tokens * self.prompt + completion_tokens * self.completion
 
-    def bound(self, body: bytes) -> float:
-        """The most that one send of this body should cost.
+    def of_counts(self, counts: Mapping[str, int] | None) -> float:
+        """What a route has cost so far; sends whose tokens were not stated count at their bound."""
+        if not counts:
+            return 0.0
+        stated = self.of_usage(counts["prompt_tokens"], counts["completion_tokens"])
+        sends, text = counts["unstated"], counts["unstated_text_bytes"]
+        return stated + self.of_usage(text + sends * MOST_IMAGE_TOKENS, sends * self.max_tokens)
+
+    def bound(self, text_bytes: int) -> float:
+        """The most that one send of so much text and one picture should cost.
 
         A token is at least one byte of text; the picture is counted by the tile rule, because its
         price does not follow its bytes.
         """
-        return self.of_usage(text_bytes(body) + MOST_IMAGE_TOKENS, self.max_tokens)
+        return self.of_usage(text_bytes + MOST_IMAGE_TOKENS, self.max_tokens)
 
 
 @dataclass(kw_only=True)
@@ -215,37 +239,30 @@ class Budget:
     spent: float = 0.0
     reserved: float = 0.0
 
-    def fits(self, body: bytes) -> bool:
-        return self.spent + self.reserved + self.price.bound(body) <= self.dollars
+    def fits(self, text_bytes: int) -> bool:
+        return self.spent + self.reserved + self.price.bound(text_bytes) <= self.dollars
 
-    def reserve(self, body: bytes) -> None:
-        self.reserved += self.price.bound(body)
+    def reserve(self, text_bytes: int) -> None:
+        self.reserved += self.price.bound(text_bytes)
 
-    def settle(self, body: bytes, usage: Usage | None) -> None:
-        """A send without a stated usage may have been charged: it counts at its bound."""
-        bound = self.price.bound(body)
-        self.reserved = max(0.0, self.reserved - bound)
-        if usage is None:
-            self.spent += bound
-        else:
+    def release(self, text_bytes: int) -> None:
+        self.reserved = max(0.0, self.reserved - self.price.bound(text_bytes))
+
+    def settle(self, text_bytes: int, result: Outcome) -> None:
+        self.release(text_bytes)
+        if result.usage is not None:
+            usage = result.usage
             self.spent += self.price.of_usage(usage.prompt_tokens, usage.completion_tokens)
+        elif may_be_charged(result.failure):
+            self.spent += self.price.bound(text_bytes)
 
 
-def budget_of(dollars: float | None, route: Route) -> Budget | None:
-    if dollars is None:
-        return None
-    price = Price.of(route)
-    if price is None:
-        raise ConfigError(
-            f"a budget needs prices, and route {route.name!r} states none; give its file "
-            "dollars_per_million_prompt_tokens and dollars_per_million_completion_tokens"
-        )
-    if not dollars > 0:
-        raise ConfigError(f"the budget must be above 0 dollars, got {dollars}")
-    return Budget(dollars=dollars, price=price)
+def may_be_charged(failure: Failure | None) -> bool:
+    """Whether a send without a stated usage may have cost money; then it counts at its bound."""
+    return failure not in UNCHARGED
 
 
-def text_bytes(body: bytes) -> int:
+def text_bytes_of(body: bytes) -> int:
     """Bytes of a request body without its picture."""
     start = body.find(b";base64,")
     end = body.find(b'"', start) if start >= 0 else -1

@@ -11,15 +11,15 @@ from types import TracebackType
 from paiq.errors import ConfigError
 
 
-class Busy(ConfigError):
+class BusyError(ConfigError):
     """Another process writes this file."""
 
 
 class Lock:
-    """Holds `<path>.lock` from construction until `close`; the holder's pid stands in its first line.
+    """Holds `<path>.lock` from construction until `close`; its first line is the holder's pid.
 
-    The file stays behind: removing it would let two processes lock two files of one name. Its second
-    line is the witness. It is not synced: after a power cut it may be old or gone, never ahead.
+    The file stays behind: removing it would let two processes lock two files of one name. Its
+    second line is the witness. It is not synced: after a power cut it may be old, never ahead.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class Lock:
         except BlockingIOError:
             owner = os.pread(self._handle, 32, 0).decode("ascii", "replace").split("\n")[0]
             os.close(self._handle)
-            raise Busy(
+            raise BusyError(
                 f"{path} is being written by process {owner or 'unknown'}; "
                 f"wait for it or stop it, then run the same command again"
             ) from None

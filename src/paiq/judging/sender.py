@@ -1,4 +1,4 @@
-"""Sends one request once and says what came back. It never retries and never raises for the wire."""
+"""Sends one request once and says what came back; it never retries."""
 
 import asyncio
 import ssl
@@ -35,9 +35,7 @@ class Sender:
         self._client = httpx.AsyncClient(
             headers=_headers(secret),
             timeout=httpx.Timeout(route.read_seconds, connect=route.connect_seconds, pool=None),
-            limits=httpx.Limits(
-                max_connections=None, max_keepalive_connections=route.concurrency
-            ),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=route.concurrency),
             follow_redirects=False,
             trust_env=False,
             verify=ssl.create_default_context(),

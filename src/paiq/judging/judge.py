@@ -1,0 +1,236 @@
+"""A judging run over its ledger: opened or resumed, worked through, closed, published."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from paiq import __version__
+from paiq.errors import ConfigError
+from paiq.judging.clock import Clock
+from paiq.judging.journal import Journal
+from paiq.judging.ledger import Ledger
+from paiq.judging.ledger_rows import Entry
+from paiq.judging.ledger_state import Book, Coverage
+from paiq.judging.limits import Budget, Price
+from paiq.judging.opening import Opening, opening, works
+from paiq.judging.routes import Route
+from paiq.judging.runner import Job, Options, Runner, Work
+from paiq.judging.scores import publish
+from paiq.judging.secret import secret_of
+from paiq.judging.types import Reply, Request
+from paiq.progress import Report, silent
+
+INTERRUPTED = "interrupted"
+BATCH = 2000
+"""Entries per transaction where many are written at once."""
+
+
+class Answerer(Protocol):
+    """Who answers requests: an HTTP client, or an exact judge in this process."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    async def send(self, request: Request) -> Reply: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be judged, over which route, and where it is recorded."""
+
+    route: Route
+    jobs: Sequence[Job]
+    ledger: Path
+    scores: Path
+    """Folder of the score files, one per slice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a run did and how things stand after it."""
+
+    coverage: Coverage
+    sent: int
+    retried: int
+    ended: str
+    """Why keys are pending; empty when every key reached its end."""
+    changed: tuple[str, ...]
+    """Samples whose files changed under the run; run again to judge them as they are now."""
+    superseded: int
+    """Expectations that this run replaced, because their inputs differ from earlier ones."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all scored, 1 some ended without a score, 3 some are pending, 130 interrupted."""
+        if self.ended == INTERRUPTED:
+            return 130
+        if self.coverage.pending:
+            return 3
+        return 0 if self.coverage.complete else 1
+
+
+def judge(
+    plan: Plan,
+    *,
+    answerer: Answerer | None = None,
+    options: Options | None = None,
+    clock: Clock | None = None,
+    report: Report = silent,
+) -> Summary:
+    """Judges what is pending; the first Ctrl-C drains, the second stops at once."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise ConfigError(
+            "an event loop is running already, as in a notebook; write "
+            "`await paiq.judging.judge_async(plan)` instead of `judge(plan)`"
+        )
+    work = judge_async(plan, answerer=answerer, options=options, clock=clock, report=report)
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def judge_async(
+    plan: Plan,
+    *,
+    answerer: Answerer | None = None,
+    options: Options | None = None,
+    clock: Clock | None = None,
+    report: Report = silent,
+) -> Summary:
+    """The same inside a running event loop."""
+    options, clock = options or Options(), clock or Clock()
+    secret = None
+    if answerer is None:
+        from paiq.judging.sender import Sender
+
+        secret = secret_of(plan.route)
+        answerer = Sender(plan.route, secret, wall=clock.wall)
+    with Ledger(plan.ledger, clock=clock.wall) as ledger:
+        book = Book(ledger.rows())
+        runner = Runner(
+            plan.route,
+            answerer.send,
+            options=options,
+            clock=clock,
+            budget=budget_of(plan.route, book, options.budget),
+            secret=secret,
+        )
+        begun = opening(book, plan.route, plan.jobs, options.grant)
+        pending = _open(ledger, book, plan, begun)
+        if pending:
+            await _work(runner, pending, answerer, Journal(ledger, book), report)
+        if pending or begun.entries:
+            _append(ledger, book, [_closed(plan.route, runner, book)])
+        publish(book, plan.scores)
+        return Summary(
+            coverage=book.coverage(),
+            sent=runner.sent,
+            retried=runner.retried,
+            ended=runner.ended,
+            changed=tuple(runner.changed),
+            superseded=len(begun.superseded),
+        )
+
+
+def budget_of(route: Route, book: Book, dollars: float | None) -> Budget | None:
+    """The budget with what earlier runs of this ledger have spent on this route."""
+    if dollars is None:
+        return None
+    price = Price.of(route)
+    if price is None:
+        raise ConfigError(
+            f"a budget needs prices, and route {route.name!r} states none; give its file "
+            "dollars_per_million_prompt_tokens and dollars_per_million_completion_tokens"
+        )
+    if not dollars > 0:
+        raise ConfigError(f"the budget must be above 0 dollars, got {dollars}")
+    return Budget(dollars=dollars, price=price, spent=price.of_counts(book.usage.get(route.name)))
+
+
+def _open(ledger: Ledger, book: Book, plan: Plan, begun: Opening) -> list[Work]:
+    """The work that is left, after the entries of the opening are on the disk.
+
+    A finished run writes nothing at all.
+    """
+    if not begun.entries and not list(works(book, plan.route, plan.jobs)):
+        return []
+    _append(ledger, book, [_opened(plan.route), *begun.entries])
+    return list(works(book, plan.route, plan.jobs))
+
+
+async def _work(
+    runner: Runner, pending: list[Work], answerer: Answerer, journal: Journal, report: Report
+) -> None:
+    async with answerer, journal:
+        with _interruptible(runner):
+            await runner.run(pending, journal, report)
+
+
+def _append(ledger: Ledger, book: Book, entries: Sequence[Entry]) -> None:
+    for start in range(0, len(entries), BATCH):
+        for row in ledger.append(entries[start : start + BATCH]):
+            book.add(row)
+
+
+def _opened(route: Route) -> Entry:
+    body = {
+        "paiq": __version__,
+        "pid": os.getpid(),
+        "recovers": route.recovers or "",
+        "settings": asdict(route),
+    }
+    return Entry(kind="run_opened", route=route.name, body=body)
+
+
+def _closed(route: Route, runner: Runner, book: Book) -> Entry:
+    counts = book.coverage()
+    body = {
+        "ended": runner.ended,
+        "sent": runner.sent,
+        "scored": sum(counts.scored.values()),
+        "terminal": sum(counts.terminal.values()),
+        "pending": counts.pending,
+        "limits": [[change.limit, change.reason] for change in runner.limit.history],
+    }
+    return Entry(kind="run_closed", route=route.name, body=body)
+
+
+@contextmanager
+def _interruptible(runner: Runner) -> Iterator[None]:
+    """Ctrl-C once ends the run in good order, twice at once; both can be resumed."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def interrupt() -> None:
+        if runner.ended == INTERRUPTED:
+            task.cancel()
+        runner.stop(INTERRUPTED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,22 @@
+"""Score files: one per slice, rebuilt from the ledger, replaced in one step, never read back."""
+
+from pathlib import Path
+
+from paiq.files import write_atomically
+from paiq.judging.ledger_state import Book
+from paiq.records import Judgment, to_line
+
+
+def publish(book: Book, folder: Path) -> list[Path]:
+    """The files that changed. A file whose bytes are right already is not touched."""
+    slices: dict[str, list[Judgment]] = {item.slice: [] for item in book.wanted()}
+    for item, judgment in book.scores():
+        slices[item.slice].append(judgment)
+    changed = []
+    for name, judgments in sorted(slices.items()):
+        path = folder / f"{name}.jsonl"
+        data = "".join(to_line(judgment) + "\n" for judgment in judgments).encode()
+        if not path.exists() or path.read_bytes() != data:
+            write_atomically(path, data)
+            changed.append(path)
+    return changed
