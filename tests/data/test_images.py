@@ -51,6 +51,16 @@ def test_an_orientation_turns_the_corner_where_a_person_expects_it():
     assert corners(found) == [BLUE, RED, GREY, GREEN]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@pytest.mark.parametrize("damage", ["value", "cut", "noise"])
+def test_a_damaged_orientation_counts_as_upright(damage):
+    exif = Image.Exif()
+    exif[0x0112] = 9 if damage == "value" else 6
+    block = exif.tobytes()
+    block = {"value": block, "cut": block[:20], "noise": b"Exif\0\0" + b"\x07" * 30}[damage]
+    assert read_image(encoded(four_corners(), "JPEG", exif=block)).size == (24, 16)
+
+
 def test_cmyk_keeps_its_colours():
     found = read_image(encoded(four_corners("CMYK"), "JPEG", quality=100))
     assert found.mode == "RGB"

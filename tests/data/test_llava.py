@@ -1,3 +1,5 @@
+import socket
+
 import pytest
 
 from paiq.data import open_source
@@ -81,11 +83,22 @@ def test_a_record_without_a_picture_is_an_error(make, rows):
         opened(make.json("chat.json", [record]))[0]
 
 
-@pytest.mark.parametrize("image", ["../chat.json", "/etc/passwd", "http://127.0.0.1:9/x.jpg"])
+@pytest.mark.parametrize("image", ["../chat.json", "/etc/passwd", "file:///etc/passwd"])
 def test_a_hostile_image_path_is_refused(make, rows, image):
     source = opened(make.json("chat.json", [rows.chat(0, image=image)]))
     with pytest.raises(DataError):
         source.image(source[0])
+
+
+def test_an_image_address_is_refused_and_its_server_hears_nothing(make, rows):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/x.jpg"
+        source = opened(make.json("chat.json", [rows.chat(0, image=address)]))
+        with pytest.raises(DataError, match=r"nothing is fetched"):
+            source.image(source[0])
+        server.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 def test_the_instruction_can_be_set_for_all(make):
