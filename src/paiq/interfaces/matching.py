@@ -104,7 +104,8 @@ class LogForm:
     def read(similarity: Tensor, features: Tensor, rule: MatchingRule) -> Reading:
         K = -(1 - similarity).clamp(min=0) / rule.temperature
         alpha, beta = LogForm.factors(K, rule)
-        T = (K + alpha.unsqueeze(2) + beta.unsqueeze(1)).clamp(max=0).exp()
+        exponent = K + alpha.unsqueeze(2) + beta.unsqueeze(1)
+        T = (exponent - exponent.detach().clamp(min=0)).exp()  # min(., 0), see _Read
         q = T.sum(dim=2)  # B n
         Pi = T / (q + rule.stabilizer).unsqueeze(2)
         return Reading(Pi @ features, Pi.sum(dim=2), Pi, q)
@@ -188,6 +189,10 @@ class _Read(torch.autograd.Function):
 
     With H = dL/d log T, the gradient of K is H - E * (sum of 2 L outer products), one pair
     (u_t, v_t dbeta_t), (u_t dalpha_t, v_(t-1)) per iteration. Three n x m matrices live at once.
+
+    min(., 0) of eq. barycentric passes its gradient everywhere: K <= 0 and the column update in
+    the end leave log T <= 0, so that only rounding is ever cut, and gradients of a column with one
+    dominant row cancel as they must.
     """
 
     @staticmethod
@@ -240,12 +245,11 @@ def _to_allocation(
 
 def _through_conditioning(G: Tensor, T: Tensor, stabilizer: float) -> None:
     """dL/dPi becomes dL/d log T, in place: Pi = T / (q + delta), T = min(T', 1)."""
-    bound = T > 1
     T.clamp_(max=1)
     mass = T.sum(dim=2, keepdim=True) + stabilizer
     G.mul_(T)
     shift = -G.sum(dim=2, keepdim=True) / mass
-    G.addcmul_(T, shift).div_(mass).masked_fill_(bound, 0)
+    G.addcmul_(T, shift).div_(mass)
 
 
 def _through_iterations(
