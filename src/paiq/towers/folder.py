@@ -13,16 +13,21 @@ from paiq.files import sha256_of
 
 WANTED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 SHA256_DIGITS = 64
+BUILTIN = "builtin:"
+"""Names of folders that ship inside the package start so, and mean the same on every machine."""
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def resolve(name: str, revision: str | None = None) -> Path:
     """The local folder of a hub name or path; downloads what is wanted of a hub snapshot."""
     folder = Path(name).expanduser()
+    if name.startswith(BUILTIN):
+        folder = PACKAGE / name.removeprefix(BUILTIN)
     if folder.is_dir():
         if revision is not None:
             raise ConfigError(f"{name} is a local folder and has no revision {revision!r}")
         return folder
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+    if folder.is_absolute() or name.startswith((".", "~", BUILTIN)) or name.count("/") != 1:
         raise ConfigError(
             f"there is no folder {name}; give a local folder or a hub name 'owner/model'"
         )
@@ -33,6 +38,17 @@ def resolve(name: str, revision: str | None = None) -> Path:
             f"cannot get {name!r} from the hub ({type(error).__name__}); "
             "check the name and your access, or give a local folder"
         ) from error
+
+
+def portable_name(name: str) -> str:
+    """The name under which a checkpoint refers to a folder: absolute, or relative to the package."""
+    folder = Path(name).expanduser()
+    if name.startswith(BUILTIN) or not folder.is_dir():
+        return name
+    folder = folder.resolve()
+    if folder.is_relative_to(PACKAGE):
+        return BUILTIN + folder.relative_to(PACKAGE).as_posix()
+    return str(folder)
 
 
 def read_json(path: Path) -> dict[str, Any]:
