@@ -1,10 +1,13 @@
 """PAIQ: visual interfaces between frozen vision encoders and a frozen language model.
 
-Importing the package does nothing and loads no torch: rooms are imported when they are named.
+Importing the package loads no torch: rooms are imported when they are named, and the model is
+registered with transformers' Auto classes once those are imported.
 """
 
 import importlib
 from types import ModuleType
+
+from paiq.model import hook as _hook
 
 __version__ = "0.1.0"
 
@@ -31,3 +34,6 @@ def __getattr__(name: str) -> ModuleType:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *ROOMS])
+
+
+_hook.install()

@@ -8,7 +8,7 @@ from typing import Any
 
 _HOMES = {
     "PaiqConfig": "configuration",
-    "PaiqImageProcessor": "processing",
+    "PaiqImageProcessor": "pictures",
     "PaiqProcessor": "processing",
     "PaiqModel": "modeling",
     "PaiqForConditionalGeneration": "modeling",

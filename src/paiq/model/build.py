@@ -12,7 +12,8 @@ from paiq.interfaces import create
 from paiq.model.configuration import PaiqConfig
 from paiq.model.language import Language, LanguageConfig, load_language, load_tokenizer
 from paiq.model.modeling import PaiqForConditionalGeneration
-from paiq.model.processing import PaiqImageProcessor, PaiqProcessor, chat_template
+from paiq.model.pictures import PaiqImageProcessor
+from paiq.model.processing import PaiqProcessor, chat_template
 from paiq.model.prompts import Renderer, image_block, token_id
 from paiq.towers import Tower, TowerConfig, TowerPlan, plan_tower, read_tower, weights_digest
 from paiq.towers.folder import portable_name, resolve

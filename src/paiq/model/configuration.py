@@ -86,3 +86,6 @@ class PaiqConfig(PreTrainedConfig):
         """Placeholders per image, by the interface's formula."""
         sizes, options = split_settings(self.interface, self.interface_settings())
         return INTERFACES[self.interface].count_tokens(sizes, options)
+
+
+AutoConfig.register("paiq", PaiqConfig, exist_ok=True)

@@ -11,7 +11,12 @@ from typing import Any, Self
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AutoModel, GenerationMixin, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoModelForImageTextToText,
+    GenerationMixin,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ModelOutput
 
 from paiq.errors import ConfigError
@@ -396,3 +401,7 @@ def prompt_positions(
     if labels is None:
         return mask
     return mask & ((labels != IGNORED).cumsum(dim=1) == 0)
+
+
+AutoModel.register(PaiqConfig, PaiqModel, exist_ok=True)
+AutoModelForImageTextToText.register(PaiqConfig, PaiqForConditionalGeneration, exist_ok=True)

@@ -53,3 +53,13 @@ class TowerConfig:
             raise ConfigError("a tower needs a name: a hub name or a local folder")
         if self.image_size is not None and self.image_size < 1:
             raise ConfigError(f"image_size must be positive, got {self.image_size}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which part of an encoder's output is the features."""
+
+    layer: Layer
+    skip_tokens: int
+    num_tokens: int
+    image_size: int

@@ -41,7 +41,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
 
 
 def portable_name(name: str) -> str:
-    """The name under which a checkpoint refers to a folder: absolute, or relative to the package."""
+    """What a checkpoint calls a folder: its absolute path, or its place inside the package."""
     folder = Path(name).expanduser()
     if name.startswith(BUILTIN) or not folder.is_dir():
         return name

@@ -10,26 +10,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+import transformers
 from jaxtyping import Float
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
 from paiq.errors import ConfigError, DataError
-from paiq.towers.config import Layer, Preprocessing, TowerConfig
+from paiq.towers.config import Preprocessing, Selection, TowerConfig
 from paiq.towers.folder import read_json, resolve, weight_files
 from paiq.towers.kinds import preprocessing, skip_tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which part of an encoder's output is the features."""
-
-    layer: Layer
-    skip_tokens: int
-    num_tokens: int
-    image_size: int
 
 
 class Tower(nn.Module):
@@ -115,7 +105,7 @@ def load_tower(config: TowerConfig, dtype: torch.dtype = torch.float32) -> Tower
 
 
 def read_tower(plan: TowerPlan, dtype: torch.dtype = torch.float32) -> Tower:
-    kind = AutoModel._model_mapping[type(plan.vision)]
+    kind = transformers.AutoModel._model_mapping[type(plan.vision)]
     encoder = load_strictly(kind, plan.folder, plan.vision, dtype)
     return Tower(encoder, plan.selection)
 
@@ -125,7 +115,9 @@ def vision_config(folder: Path) -> Any:
     raw = read_json(folder / "config.json")
     values = raw.get("vision_config", raw)
     kind = values.get("model_type") or _vision_kind(raw)
-    known = AutoConfig.for_model(kind, **{k: v for k, v in values.items() if k != "model_type"})
+    known = transformers.AutoConfig.for_model(
+        kind, **{k: v for k, v in values.items() if k != "model_type"}
+    )
     if hasattr(known, "vision_use_head"):
         known.vision_use_head = False  # the pooling head is not read, so not built
     return known
@@ -196,6 +188,6 @@ def _skip(config: TowerConfig, vision: Any, prepared: Preprocessing, patches: in
     if known is not None:
         return known
     with torch.device("meta"):
-        encoder = AutoModel.from_config(vision)
+        encoder = transformers.AutoModel.from_config(vision)
         pixels = torch.empty(1, 3, prepared.height, prepared.width)
     return int(encoder(pixels).last_hidden_state.shape[1]) - patches
