@@ -6,7 +6,7 @@ the same parts, so a prompt is the same in both.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -187,7 +187,7 @@ class _Glue:
 
 
 def apply_template(
-    tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, Any]
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
 ) -> str:
     """The conversation as text, ready for the next answer."""
     if not tokenizer.chat_template:
@@ -228,7 +228,22 @@ def image_block(tokenizer: Any, language: LanguageConfig) -> ImageBlock:
         )
     for text in _tokens(block):
         token_id(tokenizer, text)
+    if language.separator is None:
+        own = template_separator(tokenizer, block, language.template_options)
+        block = block if own is None else replace(block, separator=own)
     return block
+
+
+def template_separator(tokenizer: Any, block: ImageBlock, options: Mapping[str, Any]) -> str | None:
+    """What the chat template itself puts between an image and text; None if it knows no images."""
+    content = [{"type": "image"}, {"type": "text", "text": USER}]
+    try:
+        text = apply_template(tokenizer, [{"role": "user", "content": content}], options)
+    except ConfigError:
+        return None
+    before, mark, after = text.partition(block.placeholder)
+    between, user, _ = after.partition(USER)
+    return between.removeprefix(block.end) if mark and user else None
 
 
 def _tokens(block: ImageBlock) -> list[str]:
