@@ -241,7 +241,7 @@ def template_separator(tokenizer: Any, block: ImageBlock, options: Mapping[str, 
         text = apply_template(tokenizer, [{"role": "user", "content": content}], options)
     except ConfigError:
         return None
-    before, mark, after = text.partition(block.placeholder)
+    _, mark, after = text.partition(block.placeholder)
     between, user, _ = after.partition(USER)
     return between.removeprefix(block.end) if mark and user else None
 
