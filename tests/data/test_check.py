@@ -1,5 +1,6 @@
 import json
 import statistics
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from PIL import Image
 
 from paiq.cli.main import main
 from paiq.data import KINDS, PAPER_SLICES, open_source
-from paiq.data.check import PERCENTILES, check, percentiles
+from paiq.data.check import AHEAD, PERCENTILES, THREADS, check, percentiles
 from paiq.data.opening import DataConfig
 from paiq.data.sheet import CELL, COLUMNS, contact_sheet, spread
 
@@ -55,6 +56,21 @@ def test_many_pictures_are_all_settled(make):
     findings = check(source, pictures=True, report=lambda done, note="": seen.append(done))
     assert len(findings.pictures) == 150
     assert seen == list(range(1, 151))
+
+
+def test_only_a_few_pictures_wait_in_memory(make, monkeypatch):
+    longest = 0
+
+    class Watched(deque):
+        def append(self, item):
+            nonlocal longest
+            super().append(item)
+            longest = max(longest, len(self))
+
+    monkeypatch.setattr("paiq.data.check.deque", Watched)
+    source = open_source(DataConfig(kind="flux", path=make.flux(shards=2, rows=40)))
+    check(source, pictures=True)
+    assert longest == THREADS * AHEAD < len(source)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60))

@@ -7,6 +7,7 @@ from paiq.config import save_yaml
 from paiq.data import KINDS, PAPER_SLICES, open_source
 from paiq.data.bad_rows import Bad, write_bad
 from paiq.data.opening import DataConfig, parse_source
+from paiq.data.reader import fingerprint
 from paiq.errors import ConfigError, DataError
 from paiq.records import write_records
 
@@ -132,6 +133,29 @@ def test_skipped_rows_leave_the_numbers_of_the_others_alone(make, rows):
     assert source.name == "llava[1:5] without 1 bad"
     unskipped = open_source(dataclasses.replace(config, skip_bad=None))
     assert source.fingerprint != unskipped.fingerprint
+
+
+def test_the_fingerprint_knows_which_rows_were_skipped(make):
+    path, listed = make.llava(), make.root / "bad.json"
+    config = DataConfig(kind="llava", path=path, skip_bad=listed)
+    prints = set()
+    for row in (2, 3):
+        write_bad(listed, [Bad(row, "x")], open_source(f"llava:{path}").data)
+        prints.add(open_source(config).fingerprint)
+    assert len(prints) == 2
+
+
+@pytest.mark.parametrize("at", [0, 70_000, 199_999])
+def test_the_fingerprint_sees_the_ends_and_the_size_of_a_large_file(tmp_path, at):
+    path = tmp_path / "large"
+    content = bytearray(200_000)
+    path.write_bytes(content)
+    before = fingerprint([path])
+    content[at] = 1
+    path.write_bytes(content)
+    assert (fingerprint([path]) == before) is (at == 70_000)
+    path.write_bytes(bytes(200_001))
+    assert fingerprint([path]) != before
 
 
 def test_a_list_of_bad_rows_of_other_data_is_refused(make):

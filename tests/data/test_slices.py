@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import pytest
@@ -61,6 +62,13 @@ def test_a_paper_slice_on_data_of_another_size_is_refused(name):
 def test_a_slice_that_means_nothing_here_says_what_is_allowed(text, message):
     with pytest.raises(ConfigError, match=message):
         rows_of(text, 10)
+
+
+def test_a_paper_slice_that_gives_another_count_is_refused(monkeypatch):
+    wrong = dataclasses.replace(PAPER_SLICES["flux"], rows="500:1499")
+    monkeypatch.setitem(PAPER_SLICES, "flux", wrong)
+    with pytest.raises(ConfigError, match=r"must give 1000 rows and gives 999"):
+        rows_of("paper/flux", 5000)
 
 
 def test_an_empty_slice_is_everything_and_open_ends_reach_the_ends():
