@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 from PIL import Image, ImageFile
 
+from paiq.data import reader
 from paiq.errors import ConfigError, DataError
 from paiq.judging import prompts, routes
 from paiq.judging.payload import MOST_CANDIDATE_BYTES, Payloads, pair
@@ -324,12 +325,51 @@ def test_pairs_are_complete_or_refused():
         pair([prediction], [question(reference=None)])
 
 
-def test_no_address_is_ever_fetched(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("a connection was attempted")
+ESCAPES = [
+    "../../secret.png",
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "http://169.254.169.254/x.png",
+    "HTTPS://host/x.png",
+    "data:image/png;base64,AAAA",
+    "..\\secret.png",
+    "C:\\secret.png",
+    "\\\\host\\share\\x.png",
+    "link.png",
+    "link/secret.png",
+    "a\0b",
+    "",
+]
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+@pytest.mark.parametrize("image", ESCAPES)
+def test_an_image_outside_the_data_folder_is_neither_read_nor_fetched(tmp_path, monkeypatch, image):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.png").write_bytes(PICTURE)
+    images = tmp_path / "data" / "images"
+    images.mkdir(parents=True)
+    (images / "link.png").symlink_to(outside / "secret.png")
+    (images / "link").symlink_to(outside, target_is_directory=True)
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    for address in ("http://169.254.169.254/x.png", "https://host/x.png", "file:///etc/passwd"):
-        request = build(question(image=address))[0]
-        assert address not in request.body.decode()
+    payloads = Payloads(
+        route=ROUTE, prompts=prompts.shipped(), image_bytes=FolderReader(images).image_bytes
+    )
+    found = list(payloads.requests([(question(image=image, id="../../x"), answer())]))
+    assert {item.reason for item in found} == {"no_image"}
+
+
+def refuse(*_, **__):
+    raise AssertionError("a connection was attempted")
+
+
+class FolderReader(reader.FolderReader):
+    """The reader of picture files that every format on disk shares."""
+
+    def __len__(self):
+        return 0
+
+    def __getitem__(self, row):
+        raise IndexError(row)

@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from paiq.errors import ConfigError, DataError
 from paiq.judging.payload import Pair, canonical, text_digest
@@ -34,9 +35,10 @@ class ExactPayloads:
         """Two per pair, as for any other route."""
         for sample, prediction in pairs:
             for axis in AXES:
-                yield self._build(sample, prediction, axis)
+                yield self.build(sample, prediction, axis)
 
-    def _build(self, sample: Sample, prediction: Prediction, axis: Axis) -> Request | Unsendable:
+    def build(self, sample: Sample, prediction: Prediction, axis: Axis) -> Request | Unsendable:
+        """One request, holding everything that its score follows from."""
         facts = canonical(sample.facts)
         evidence = {
             "axis": axis,
@@ -91,6 +93,17 @@ class ExactSender:
     def __post_init__(self) -> None:
         if not self.route.offline:
             raise ConfigError(f"route {self.route.name!r} is answered over the network")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
 
     async def send(self, request: Request) -> Reply:
         """A completion whose id follows from the request alone."""

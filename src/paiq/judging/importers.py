@@ -6,7 +6,6 @@ spreadsheet has cut are errors: none of them is what a model said.
 
 import csv
 import io
-import json
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from paiq.data.json_file import parse_json
+from paiq.data.prompts import take_apart
 from paiq.errors import DataError
 from paiq.records import Prediction, Sample, Turn
 from paiq.registry import Registry
@@ -39,10 +40,6 @@ LONGEST_CELL = 32_767
 """Characters a spreadsheet cell can hold; the rest of a longer text is gone."""
 IDS = ("sample_id", "question_id", "id")
 TEXTS = ("prediction", "text", "response", "output")
-OPTIONS = re.compile(
-    r"(?P<question>.*?)\nOptions:\n(?P<options>.*)\n\(Answer[^\n]*\)\s*", re.DOTALL
-)
-LETTERED = re.compile(r"([A-Z])\. (.*)")
 
 
 def read(path: Path, form: str, *, method: str, samples: Sequence[Sample] = ()) -> Imported:
@@ -103,7 +100,7 @@ def _granulon_row(row: Any, method: str, where: str, path: Path) -> tuple[Predic
     name = re.split(r"[/\\]", image)[-1]
     prompt = asked.replace("<image>", "").strip("\n")
     digest = sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    question, options = _take_apart(prompt)
+    question, options = take_apart(prompt)
     if options and reference not in options:
         raise DataError(f"{where}: the reference {reference!r} is none of the options")
     sample = Sample(
@@ -116,18 +113,6 @@ def _granulon_row(row: Any, method: str, where: str, path: Path) -> tuple[Predic
         reference=reference if options else None,
     )
     return _imported(sample.id, method, answer, path), sample
-
-
-def _take_apart(prompt: str) -> tuple[str, tuple[str, ...]]:
-    layout = OPTIONS.fullmatch(prompt)
-    if layout is None:
-        return prompt, ()
-    lines = [LETTERED.fullmatch(line) for line in layout["options"].split("\n")]
-    options = tuple(line[2] for line in lines if line)
-    letters = "".join(line[1] for line in lines if line)
-    if len(options) != len(lines) or letters != string.ascii_uppercase[: len(letters)]:
-        return prompt, ()
-    return layout["question"], options
 
 
 @FORMATS.register("lmms-eval")
@@ -266,16 +251,10 @@ def _bytes(path: Path) -> bytes:
 
 def _json(content: bytes, where: str) -> Any:
     try:
-        return json.loads(content.decode("utf-8"), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("a field stands twice")
-    return fields
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where} is not UTF-8: {error}") from error
+    return parse_json(text, where)
 
 
 def _one_of(row: Mapping[str, Any], names: Sequence[str], where: str) -> str:

@@ -2,13 +2,13 @@
 
 import base64
 import json
-import string
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+from paiq.data.prompts import lettered
 from paiq.errors import ConfigError, DataError
 from paiq.judging.pictures import UnfitPicture, mime_of
 from paiq.judging.prompts import Prompts, Template
@@ -77,6 +77,10 @@ class Payloads:
             picture = self._picture(sample)
             for axis in AXES:
                 yield self._build(sample, prediction, axis, picture)
+
+    def build(self, sample: Sample, prediction: Prediction, axis: Axis) -> Request | Unsendable:
+        """One request; the same bytes whenever the same things are given."""
+        return self._build(sample, prediction, axis, self._picture(sample))
 
     def _build(
         self, sample: Sample, prediction: Prediction, axis: Axis, picture: "_Picture"
@@ -186,18 +190,11 @@ def _verdict(content: bytes) -> str | UnfitPicture:
 def _values(sample: Sample, prediction: Prediction, template: Template) -> dict[str, str]:
     values = {
         "<<QUESTION>>": sample.question or "",
-        "<<OPTIONS>>": lettered(sample.options),
+        "<<OPTIONS>>": lettered(sample.options) or NO_OPTIONS,
         "<<REFERENCE>>": sample.reference or "",
         "<<PREDICTION>>": prediction.text,
     }
     return {mark: values[mark] for mark in template.marks}
-
-
-def lettered(options: tuple[str, ...]) -> str:
-    if len(options) > len(string.ascii_uppercase):
-        raise DataError(f"{len(options)} options are more than there are letters")
-    lines = zip(string.ascii_uppercase, options, strict=False)
-    return "\n".join(f"{letter}. {text}" for letter, text in lines) or NO_OPTIONS
 
 
 def _unfit_text(candidate: str, prompt: str) -> UnfitPicture | None:
