@@ -1,13 +1,13 @@
+"""The exact judge through runner, ledger and score files, without any network."""
+
 import dataclasses
 
-import pytest
-
-from paiq.judging import prompts, routes
+from paiq.judging import routes
 from paiq.judging.exact import ExactPayloads, ExactSender
-from paiq.judging.jobs import jobs
 from paiq.judging.judge import Plan, judge
-from paiq.judging.payload import Payloads
-from paiq.judging.types import Request, Unsendable
+from paiq.judging.ledger_state import Expected
+from paiq.judging.runner import Job
+from paiq.judging.types import Unsendable
 from paiq.records import Judgment, Prediction, Sample, Turn, read_records
 
 ROUTE = routes.load("world-exact")
@@ -46,42 +46,30 @@ def scorer(scene, text):
     return {"accuracy": 100 * right, "hallucination": 100 * (not right and bool(text.strip()))}
 
 
-def builder():
-    return ExactPayloads(route=ROUTE, rules="0" * 64)
+def jobs(pairs):
+    builder = ExactPayloads(route=ROUTE, rules="0" * 64)
+    for built in builder.requests(pairs):
+        expected = Expected(
+            key=built.key,
+            slice="vqa",
+            sample_id=built.sample_id,
+            method=built.method,
+            axis=built.axis,
+            family=built.family,
+            empty_candidate=False,
+        )
+        unsendable = built if isinstance(built, Unsendable) else None
+        yield Job(expected=expected, load=lambda built=built: built, unsendable=unsendable)
 
 
 def run(folder, pairs=PAIRS):
     plan = Plan(
         route=ROUTE,
-        jobs=jobs(builder(), pairs, slice_name="vqa"),
+        jobs=list(jobs(pairs)),
         ledger=folder / "world-exact.sqlite",
         scores=folder / "scores",
     )
     return judge(plan, answerer=ExactSender(route=ROUTE, scorer=scorer))
-
-
-def test_each_pair_is_wanted_twice_and_empty_answers_are_marked():
-    found = jobs(builder(), PAIRS, slice_name="vqa")
-    assert [job.expected.axis for job in found] == ["accuracy", "hallucination"] * 4
-    assert [job.expected.empty_candidate for job in found] == [False] * 4 + [True] * 4
-    assert all(job.load() == job.load() and job.load().key == job.expected.key for job in found)
-
-
-def test_what_cannot_be_built_is_a_job_that_says_so():
-    payloads = Payloads(
-        route=routes.load("local-vllm"), prompts=prompts.shipped(), image_bytes=lambda _: b""
-    )
-    found = jobs(payloads, PAIRS[:1], slice_name="vqa")
-    assert [type(job.unsendable) for job in found] == [Unsendable, Unsendable]
-    assert [job.unsendable.key for job in found] == [job.expected.key for job in found]
-
-
-def test_the_expected_digests_are_those_of_the_request():
-    (job, _) = jobs(builder(), PAIRS[:1], slice_name="vqa")
-    request = job.load()
-    assert isinstance(request, Request)
-    for name in ("prompt_sha256", "image_sha256", "candidate_sha256", "template_sha256"):
-        assert getattr(job.expected, name) == getattr(request, name)
 
 
 def test_exact_scores_go_through_the_ledger_and_a_second_run_asks_nothing(tmp_path):
@@ -115,9 +103,3 @@ def test_a_changed_answer_is_judged_anew_and_the_old_score_is_gone(tmp_path):
     assert summary.sent == 2
     scores = {j.axis: j.score for j in read_records(tmp_path / "scores" / "vqa.jsonl", Judgment)}
     assert scores == {"accuracy": 0, "hallucination": 100}
-
-
-@pytest.mark.parametrize("name", ["openrouter-gpt-4o", "local-vllm"])
-def test_exact_answers_never_serve_another_route(name):
-    with pytest.raises(ValueError, match="over the network"):
-        ExactSender(route=routes.load(name), scorer=scorer)
