@@ -88,11 +88,12 @@ def test_the_min_can_only_bind_by_rounding(kind, rule):
 
 def test_the_min_holds_what_rounding_lifts_above_one():
     similarity = 1 - 0.2 * torch.rand(1, 1, 300, generator=torch.Generator().manual_seed(0))
+    rule = MatchingRule(iterations=1)
     similarity.requires_grad_()  # one base token: every column has the single entry one
-    E = ExpForm.kernel(similarity, PAPER.temperature)
-    rows, columns = ExpForm.factors(E, PAPER)
+    E = ExpForm.kernel(similarity, rule.temperature)
+    rows, columns = ExpForm.factors(E, rule)
     assert (ExpForm.couple(E, rows, columns[-1]) > 1).any()
-    got = read(similarity, torch.eye(300)[None], PAPER)
+    got = read(similarity, torch.eye(300)[None], rule)
     assert got.row_mass.item() <= 300
     (gradient,) = torch.autograd.grad(got.aggregate[0, 0, 7], similarity)
     assert gradient.abs().max() < 1e-6  # every entry is one, whatever the cosines

@@ -168,7 +168,7 @@ class Folded(nn.Module):
         query_norms = torch.linalg.vector_norm(lengths, dim=1).clamp_(min=NORM_FLOOR)
         queries = linear(X, self.query_map, self.query_bias)
         queries.div_(query_norms.view(*X.shape[:2], 1))
-        similarity = torch.bmm(queries, keys.view(*Y.shape[:2], -1).mT)
+        similarity = torch.bmm(queries, keys.view(*Y.shape[:2], keys.shape[1]).mT)
         return similarity.div_(key_norms.view(Y.shape[0], 1, Y.shape[1]))
 
     def _tokens(self, X: Float[Tensor, "B n c"], reading: Reading) -> Float[Tensor, "B n d"]:
