@@ -13,40 +13,60 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from paiq.errors import ConfigError, DataError
+from paiq.errors import ConfigError, DataError, suggest
 from paiq.records import AXES, Axis, Family
 
 FOLDER = resources.files("paiq.judging") / "templates"
 Origin = Literal["paper", "ours", "user"]
 
-SHIPPED: Mapping[tuple[Family, Axis], tuple[Origin, str]] = {
-    ("vqa", "accuracy"): (
+SHIPPED: Mapping[str, tuple[Origin, str]] = {
+    "vqa_accuracy": (
         "paper",
         "85aef82ddd870ed767e406b802cbb265460a00c79e87b810a5f6bf27c31e4c26",
     ),
-    ("vqa", "hallucination"): (
+    "vqa_hallucination": (
         "paper",
         "e08778355d6cbeb8ff6a9c86db2c07c2493f4ad5012d36664a201129ccc8d682",
     ),
-    ("description", "accuracy"): (
+    "description_accuracy": (
         "ours",
         "b6369b59221810d61aa9eff97d3cda70b7f31482ea436f7ee13e9dfe04d04da5",
     ),
-    ("description", "hallucination"): (
+    "description_hallucination": (
         "ours",
         "60b87d6b823535305dbbdfaf6ab30fa2408f1026eb317a3ed80db5bcf0d17886",
     ),
+    "hardened_vqa_accuracy": (
+        "ours",
+        "306f7ec1ce94edfce2a436a2777b95065a89d2a12211f9335f089449a13e5e65",
+    ),
+    "hardened_vqa_hallucination": (
+        "ours",
+        "213ded7fd954a8a9f664c00c1a2931bf6daafbc9a251d48ca329f0ed9ca6d588",
+    ),
+    "hardened_description_accuracy": (
+        "ours",
+        "47f3c84c9d9b27e6064215b84287d7da828fed85dc1c45488ab2845d6d41527d",
+    ),
+    "hardened_description_hallucination": (
+        "ours",
+        "99feb18a0d8238106a0203fb42db09630b2962963939a21ea5973e3f934a2b7e",
+    ),
 }
+"""Template files: whose text it is, and its SHA-256."""
+SETS = ("paper", "hardened")
+"""`paper` is the published protocol; `hardened` is ours and fences the response off."""
 PAPER_DESCRIPTION_ACCURACY = "2b4991c1b1e5bc62fbbdc1ef18a2174a6faab81a08e91ceb068c7c592a67d10c"
 """All that the paper prints of its description templates (section "Image-description protocol")."""
 
+CANDIDATE = "<<PREDICTION>>"
 FIELDS: Mapping[Family, tuple[str, ...]] = {
-    "vqa": ("<<QUESTION>>", "<<OPTIONS>>", "<<REFERENCE>>", "<<PREDICTION>>"),
-    "description": ("<<PREDICTION>>",),
+    "vqa": ("<<QUESTION>>", "<<OPTIONS>>", "<<REFERENCE>>", CANDIDATE),
+    "description": (CANDIDATE,),
 }
 # How a user's file may mark the place of the candidate; exactly one of them must occur, once.
 CANDIDATE_MARKS = (
-    "<<PREDICTION>>",
+    CANDIDATE,
     "<<MODEL_OUTPUT>>",
     "<<MODEL OUTPUT>>",
     "<<RESPONSE>>",
@@ -66,6 +86,8 @@ class Template:
     marks: tuple[str, ...]
     origin: Origin
     sha256: str
+    fenced: bool = False
+    """Whether the response stands between two lines that it cannot have written."""
 
     def __post_init__(self) -> None:
         for mark in self.marks:
@@ -77,7 +99,15 @@ class Template:
         if set(values) != set(self.marks):
             raise DataError(f"a template with {self.marks} got values for {tuple(values)}")
         pattern = re.compile("|".join(map(re.escape, self.marks)))
-        return pattern.sub(lambda found: values[found[0]], self.text)
+        placed = {mark: self._fence(mark, value) for mark, value in values.items()}
+        return pattern.sub(lambda found: placed[found[0]], self.text)
+
+    def _fence(self, mark: str, value: str) -> str:
+        if not self.fenced or mark != CANDIDATE:
+            return value
+        # The tag follows from the text, so a text that holds its own tag cannot be written.
+        tag = _digest(value)[:16]
+        return f"[response {tag}]\n{value}\n[end of response {tag}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +134,26 @@ class Prompts:
             yield self.note
 
 
-def shipped() -> Prompts:
-    """The templates of this package; a changed byte in their files is an error."""
-    return Prompts(templates={which: _shipped(*which) for which in SHIPPED})
+def shipped(name: str = "paper") -> Prompts:
+    """A set of this package; a changed byte in its files is an error."""
+    if name not in SETS:
+        raise ConfigError(f"no prompt set {name!r}; have {', '.join(SETS)}.{suggest(name, SETS)}")
+    return Prompts(
+        templates={
+            (family, axis): _shipped(name, family, axis) for family in FIELDS for axis in AXES
+        }
+    )
 
 
 def load(path: Path | None = None, *, any_digest: bool = False) -> Prompts:
-    """The shipped templates, those for descriptions replaced by a user's prompts.json.
+    """A set by its name, or the published one with the descriptions of a user's prompts.json.
 
     The file must hold the paper's Accuracy template, known by its digest, unless any digest will
     do; then its templates are named the user's.
     """
+    if path is None or str(path) in SETS:
+        return shipped(str(path or "paper"))
     own = shipped()
-    if path is None:
-        return own
     texts = _user_texts(path)
     text, found = _as_published(texts["accuracy"])
     is_paper = found == PAPER_DESCRIPTION_ACCURACY
@@ -137,16 +173,24 @@ def load(path: Path | None = None, *, any_digest: bool = False) -> Prompts:
     return Prompts(templates={**own.templates, **replaced}, note=note)
 
 
-def _shipped(family: Family, axis: Axis) -> Template:
-    origin, expected = SHIPPED[family, axis]
-    raw = (FOLDER / f"{family}_{axis}.txt").read_bytes()
+def _shipped(name: str, family: Family, axis: Axis) -> Template:
+    fenced = name == "hardened"
+    file = f"hardened_{family}_{axis}" if fenced else f"{family}_{axis}"
+    origin, expected = SHIPPED[file]
+    raw = (FOLDER / f"{file}.txt").read_bytes()
     found = sha256(raw).hexdigest()
     if found != expected:
         raise DataError(
-            f"the template {family}_{axis}.txt was changed: its SHA-256 is {found}, "
-            f"not {expected}; install the package again"
+            f"the template {file}.txt was changed: its SHA-256 is {found}, not {expected}; "
+            "install the package again"
         )
-    return Template(text=raw.decode("utf-8"), marks=FIELDS[family], origin=origin, sha256=found)
+    return Template(
+        text=raw.decode("utf-8"),
+        marks=FIELDS[family],
+        origin=origin,
+        sha256=found,
+        fenced=fenced,
+    )
 
 
 def _user_texts(path: Path) -> dict[Axis, str]:
@@ -195,7 +239,7 @@ def _user_template(text: str, origin: Origin) -> Template:
         )
     # Our one name for the place; the digest stays that of the text as it was supplied.
     return Template(
-        text=text.replace(longest[0], "<<PREDICTION>>"),
+        text=text.replace(longest[0], CANDIDATE),
         marks=FIELDS["description"],
         origin=origin,
         sha256=_digest(text),
