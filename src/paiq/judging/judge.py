@@ -5,11 +5,10 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from paiq import __version__
 from paiq.errors import ConfigError
@@ -24,6 +23,7 @@ from paiq.judging.routes import Route
 from paiq.judging.runner import Job, Options, Runner, Work
 from paiq.judging.scores import publish
 from paiq.judging.secret import secret_of
+from paiq.judging.sender import Sender
 from paiq.judging.types import Reply, Request
 from paiq.progress import Report, silent
 
@@ -34,15 +34,6 @@ BATCH = 2000
 
 class Answerer(Protocol):
     """Who answers requests: an HTTP client, or an exact judge in this process."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
     async def send(self, request: Request) -> Reply: ...
 
@@ -117,37 +108,28 @@ async def judge_async(
 ) -> Summary:
     """The same inside a running event loop."""
     options, clock = options or Options(), clock or Clock()
-    secret = None
-    if answerer is None:
-        from paiq.judging.sender import Sender
-
-        secret = secret_of(plan.route)
-        answerer = Sender(plan.route, secret, wall=clock.wall)
     with Ledger(plan.ledger, clock=clock.wall) as ledger:
         book = Book(ledger.rows())
-        runner = Runner(
-            plan.route,
-            answerer.send,
-            options=options,
-            clock=clock,
-            budget=budget_of(plan.route, book, options.budget),
-            secret=secret,
-        )
         begun = opening(book, plan.route, plan.jobs, options.grant)
-        pending = _open(ledger, book, plan, begun)
-        if pending:
+        runner = None
+        if begun.entries or any(works(book, plan.route, plan.jobs)):
+            # A finished run comes not even here: it needs no key and writes nothing.
+            secret = None if answerer else secret_of(plan.route)
+            answerer = answerer or Sender(plan.route, secret, wall=clock.wall)
+            runner = Runner(
+                plan.route,
+                answerer.send,
+                options=options,
+                clock=clock,
+                budget=budget_of(plan.route, book, options.budget),
+                secret=secret,
+            )
+            _append(ledger, book, [_opened(plan.route), *begun.entries])
+            pending = list(works(book, plan.route, plan.jobs))
             await _work(runner, pending, answerer, Journal(ledger, book), report)
-        if pending or begun.entries:
             _append(ledger, book, [_closed(plan.route, runner, book)])
         publish(book, plan.scores)
-        return Summary(
-            coverage=book.coverage(),
-            sent=runner.sent,
-            retried=runner.retried,
-            ended=runner.ended,
-            changed=tuple(runner.changed),
-            superseded=len(begun.superseded),
-        )
+    return _summary(book, runner, begun)
 
 
 def budget_of(route: Route, book: Book, dollars: float | None) -> Budget | None:
@@ -165,23 +147,26 @@ def budget_of(route: Route, book: Book, dollars: float | None) -> Budget | None:
     return Budget(dollars=dollars, price=price, spent=price.of_counts(book.usage.get(route.name)))
 
 
-def _open(ledger: Ledger, book: Book, plan: Plan, begun: Opening) -> list[Work]:
-    """The work that is left, after the entries of the opening are on the disk.
-
-    A finished run writes nothing at all.
-    """
-    if not begun.entries and not list(works(book, plan.route, plan.jobs)):
-        return []
-    _append(ledger, book, [_opened(plan.route), *begun.entries])
-    return list(works(book, plan.route, plan.jobs))
-
-
 async def _work(
     runner: Runner, pending: list[Work], answerer: Answerer, journal: Journal, report: Report
 ) -> None:
-    async with answerer, journal:
+    async with AsyncExitStack() as stack:
+        if isinstance(answerer, Sender):
+            await stack.enter_async_context(answerer)
+        await stack.enter_async_context(journal)
         with _interruptible(runner):
             await runner.run(pending, journal, report)
+
+
+def _summary(book: Book, runner: Runner | None, begun: Opening) -> Summary:
+    return Summary(
+        coverage=book.coverage(),
+        sent=runner.sent if runner else 0,
+        retried=runner.retried if runner else 0,
+        ended=runner.ended if runner else "",
+        changed=tuple(runner.changed) if runner else (),
+        superseded=len(begun.superseded),
+    )
 
 
 def _append(ledger: Ledger, book: Book, entries: Sequence[Entry]) -> None:
