@@ -17,6 +17,7 @@ from paiq.errors import ConfigError, suggest
 VERBS = {
     "data": "list the data formats, or check a data set: counts, broken rows, contact sheet",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
+    "judge": "have predictions scored by a judge; resumes, and records every request",
     "ledger": "verify, export or merge the records of every request to a judge",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
     "compute": "analytical compute and parameters from published shapes, nothing loaded",

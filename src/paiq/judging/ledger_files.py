@@ -22,6 +22,7 @@ WHERE r.kind = 'accepted' AND (s.key IS NOT r.key
     OR s.value IS NOT json_extract(r.body, '$.score')
     OR s.evaluator IS NOT json_extract(r.body, '$.evaluator'))
 """
+SLICES = "SELECT DISTINCT json_extract(body, '$.slice') FROM record WHERE kind = 'expected'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,17 @@ def load_book(path: Path) -> Book:
     try:
         last(database, path)
         return Book(read(database, path))
+    finally:
+        database.close()
+
+
+def slices_of(path: Path) -> set[str]:
+    """Names of the slices that a ledger has judged."""
+    database = connect(path)
+    try:
+        return {name for (name,) in database.execute(SLICES)}
+    except sqlite3.Error as error:
+        raise damaged(path, f"SQLite says: {error}") from error
     finally:
         database.close()
 

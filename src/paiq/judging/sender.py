@@ -1,6 +1,7 @@
 """Sends one request once and says what came back; it never retries."""
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -10,9 +11,11 @@ import httpx
 
 from paiq import __version__
 from paiq.errors import ConfigError
+from paiq.judging.redaction import redact
 from paiq.judging.routes import Route, is_loopback
 from paiq.judging.types import Reply, Request, Transport
 
+TALKATIVE = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy")
 MOST_BYTES = 4 << 20
 """Of a reply; a verdict is a hundred."""
 
@@ -31,6 +34,7 @@ class Sender:
         if url.scheme != "https" and not is_loopback(url.host):
             raise ConfigError(f"route {route.name!r}: plain http is for this machine only")
         self._route = route
+        self._hider = _KeyHider(secret)
         self._wall = wall
         self._client = httpx.AsyncClient(
             headers=_headers(secret),
@@ -42,6 +46,8 @@ class Sender:
         )
 
     async def __aenter__(self) -> "Sender":
+        for name in TALKATIVE:
+            logging.getLogger(name).addFilter(self._hider)
         await self._client.__aenter__()
         return self
 
@@ -52,6 +58,8 @@ class Sender:
         trace: TracebackType | None,
     ) -> None:
         await self._client.__aexit__(kind, error, trace)
+        for name in TALKATIVE:
+            logging.getLogger(name).removeFilter(self._hider)
 
     async def send(self, request: Request) -> Reply:
         """What one send brought back, within the deadline of the route."""
@@ -88,6 +96,18 @@ class Sender:
                         status=response.status_code, headers=headers, transport="too_large"
                     )
         return Reply(status=response.status_code, headers=headers, body=bytes(body))
+
+
+class _KeyHider(logging.Filter):
+    """Takes the key out of what the HTTP libraries log: a server may echo it in its headers."""
+
+    def __init__(self, secret: str | None) -> None:
+        super().__init__()
+        self._secrets = (secret,) if secret else ()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact(record.getMessage(), self._secrets), ()
+        return True
 
 
 def _headers(secret: str | None) -> dict[str, str]:
