@@ -7,12 +7,13 @@ from multiprocessing import get_context
 
 import torch
 from accelerate import PartialState
+from paiq.model import LanguageConfig
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from paiq.interfaces import create
+from paiq.towers import TowerConfig
 from paiq.training.config import (
-    Backbone,
     Batch,
     Data,
     InterfaceChoice,
@@ -84,9 +85,9 @@ def vision(indices):
 RUN = Run(
     name="toy",
     data=Data(source="toy"),
-    spatial=Backbone(name="a"),
-    semantic=Backbone(name="b"),
-    language=Backbone(name="c"),
+    spatial=TowerConfig(name="a"),
+    semantic=TowerConfig(name="b"),
+    language=LanguageConfig(name="c"),
     interface=InterfaceChoice.named("paiq"),
     optimizer=Optimizer(learning_rate=0.02),
     schedule=Schedule(epochs=3),
@@ -114,9 +115,10 @@ def work(path, run=RUN, *, model=None, start=0, feed=Feed, **feed_options):
             processes=processes.num_processes,
             **feed_options,
         ),
-        model=model,
+        answer_loss=model.answer_loss,
         stepper=Stepper(model.interface, run.optimizer),
         processes=processes,
+        finish=lambda: None,
         start=start,
     )
 

@@ -21,6 +21,8 @@ VERBS = {
     "ledger": "verify, export or merge the records of every request to a judge",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
     "compute": "analytical compute and parameters from published shapes, nothing loaded",
+    "features": "run a recipe's frozen towers over its images and keep their features",
+    "train": "train an interface by a recipe, or go on with a run",
 }
 
 INTRODUCTION = """\

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from paiq.errors import ConfigError
 from paiq.interfaces import INTERFACES, split_settings
+from paiq.model import LanguageConfig
+from paiq.towers import TowerConfig
 
 
 def _refuse(problems: list[str]) -> None:
@@ -15,25 +17,23 @@ def _refuse(problems: list[str]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class World:
+    """Scenes of the generated world."""
+
+    split: str = "train"
+    size: int = 6000
+    """Samples."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """Where the training samples come from."""
 
     source: str
-    """`world`, or a source that `paiq data --help` lists, with its slice: `flux[0:200000]`."""
-    folder: str | None = None
-    """Where the files of the source lie; the world needs none."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What the source takes beside that, by name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Backbone:
-    """A frozen part: where it is, and exactly which."""
-
-    name: str
-    """A hub name, or a local folder in the transformers format."""
-    revision: str | None = None
-    """The commit or tag on the hub; pin it for runs that are to be repeated."""
+    """`world`, or KIND:PATH[SLICE] such as `llava:cc3m/chat.json[0:500]`, or a YAML file of it."""
+    world: World = field(default_factory=World)
+    """Which scenes, where the source is the world."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +192,11 @@ class Run:
     name: str
     """Says what the run is; the default run folder is `runs/NAME`."""
     data: Data
-    spatial: Backbone
+    spatial: TowerConfig
     """The encoder of the base tokens."""
-    semantic: Backbone
+    semantic: TowerConfig
     """The encoder of the source tokens."""
-    language: Backbone
+    language: LanguageConfig
     """The causal language model that reads the visual tokens."""
     interface: InterfaceChoice = field(default_factory=lambda: InterfaceChoice.named("paiq"))
     optimizer: Optimizer = field(default_factory=Optimizer)

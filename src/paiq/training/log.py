@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 from paiq.config import to_mapping
 from paiq.errors import ConfigError, DataError
 from paiq.files import write_atomically
-from paiq.training.config import Run
+from paiq.training.config import Logging, Run
 from paiq.training.folder import RunFolder
 
 Line = Mapping[str, float | int]
@@ -76,7 +77,7 @@ def _jsonl(path: Path, start: int) -> Iterator[Sink]:
 
 @contextmanager
 def _tensorboard(folder: Path) -> Iterator[Sink]:
-    module = _need("torch.utils.tensorboard", "tensorboard")
+    module = importlib.import_module("torch.utils.tensorboard")
     writer = module.SummaryWriter(str(folder / "tensorboard"))
 
     def write(line: Line) -> None:
@@ -92,7 +93,7 @@ def _tensorboard(folder: Path) -> Iterator[Sink]:
 @contextmanager
 def _tracker(package: str, project: str, run: Run) -> Iterator[Sink]:
     # Both packages offer the same three calls.
-    module = _need(package, package)
+    module = importlib.import_module(package)
     session = module.init(project=project, name=run.name, config=to_mapping(run))
 
     def write(line: Line) -> None:
@@ -105,11 +106,16 @@ def _tracker(package: str, project: str, run: Run) -> Iterator[Sink]:
         session.finish()
 
 
-def _need(module: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
+def check_packages(logging: Logging) -> None:
+    """Stops before the first step where a wanted tracker is not installed."""
+    wanted = {
+        "tensorboard": logging.tensorboard,
+        "wandb": logging.wandb,
+        "trackio": logging.trackio,
+    }
+    missing = [name for name, on in wanted.items() if on and importlib.util.find_spec(name) is None]
+    if missing:
         raise ConfigError(
-            f"logging to {package} needs a package that is not here; pip install {package}, "
-            f"or leave it off"
-        ) from error
+            f"logging to {', '.join(missing)} needs packages that are not here; "
+            f"pip install {' '.join(missing)}, or leave it off"
+        )

@@ -2,9 +2,8 @@
 
 import math
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from accelerate import PartialState
@@ -23,12 +22,8 @@ from paiq.training.meter import Meter
 from paiq.training.schedule import Plan
 from paiq.training.step import Stepper, Totals, exchange
 
-
-class Trainable(Protocol):
-    """What the loop asks of a model."""
-
-    def answer_loss(self, **inputs: Tensor) -> tuple[Tensor, int]:
-        """The loss summed over the answer tokens, and how many they are."""
+AnswerLoss = Callable[..., tuple[Tensor, int]]
+"""From a batch's inputs by name: the loss summed over the answer tokens, and their number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +34,11 @@ class Work:
     folder: RunFolder
     plan: Plan
     feed: Feed
-    model: Trainable
+    answer_loss: AnswerLoss
     stepper: Stepper
     processes: PartialState
+    finish: Callable[[], None]
+    """Writes what the run was for, once all steps are done."""
     start: int = 0
     """Steps that were done before."""
 
@@ -77,6 +74,9 @@ def train(work: Work, *, report: Report = silent) -> Outcome:
                 save(work, done)
             if totals.stop:
                 return Outcome(done, asked.signal or signal.SIGINT)
+    if processes.is_main_process:
+        work.finish()
+    processes.wait_for_everyone()
     return Outcome(done)
 
 
@@ -87,7 +87,7 @@ def chance(seed: int, step: int, rank: int) -> int:
 
 def backward(work: Work, batch: MicroBatch) -> tuple[Tensor, int]:
     """The loss summed over the answer tokens, and their number, its gradients added to the rest."""
-    loss, tokens = work.model.answer_loss(**batch.to(work.processes.device))
+    loss, tokens = work.answer_loss(**batch.to(work.processes.device))
     # A pass that only keeps the other processes company counts for nothing.
     (loss if batch.samples else loss * 0.0).backward()
     return loss.detach(), tokens

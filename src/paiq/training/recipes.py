@@ -15,9 +15,11 @@ from typing import Any
 from paiq.config import load_yaml, override
 from paiq.errors import ConfigError, suggest
 from paiq.interfaces import available
+from paiq.model import LanguageConfig
 from paiq.registry import Registry
+from paiq.towers import TowerConfig
+from paiq.towers.folder import BUILTIN
 from paiq.training.config import (
-    Backbone,
     Batch,
     Data,
     Features,
@@ -28,6 +30,7 @@ from paiq.training.config import (
     Run,
     Saving,
     Schedule,
+    World,
 )
 
 RECIPES: Registry[Callable[[], Run]] = Registry("recipe")
@@ -36,7 +39,7 @@ RECIPES: Registry[Callable[[], Run]] = Registry("recipe")
 SPATIAL = "facebook/dinov3-vitl16-pretrain-lvd1689m"
 SEMANTIC = "google/siglip-large-patch16-384"
 # What it trains on: 200K examples of FLUX-Reason (app. Language backbones, training, generation).
-TRAINING = "flux[0:200000]"
+TRAINING = "flux:data/flux[0:200000]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +76,10 @@ def paper(backbone: str = "qwen3.5-9b", interface: str = "paiq") -> Run:
     language = PAPER_BACKBONES[backbone]
     return Run(
         name=f"paper/{backbone}/{interface}",
-        data=Data(source=TRAINING, folder="data/flux"),
-        spatial=Backbone(name=SPATIAL),
-        semantic=Backbone(name=SEMANTIC),
-        language=Backbone(name=language.hub),
+        data=Data(source=TRAINING),
+        spatial=TowerConfig(name=SPATIAL),
+        semantic=TowerConfig(name=SEMANTIC),
+        language=LanguageConfig(name=language.hub),
         interface=InterfaceChoice.named(interface),
         memory=Memory(gradient_checkpointing=True, shard=language.shard),
         generation=Generation(limit=language.limit),
@@ -87,10 +90,10 @@ def world(interface: str = "paiq") -> Run:
     """The demo's recipe, the same for every interface."""
     return Run(
         name=f"world/{interface}",
-        data=Data(source="world", options={"split": "train", "size": 6000, "seed": 0}),
-        spatial=Backbone(name="world/spatial"),
-        semantic=Backbone(name="world/semantic"),
-        language=Backbone(name="world/language"),
+        data=Data(source="world", world=World(split="train", size=6000, seed=0)),
+        spatial=TowerConfig(name=f"{BUILTIN}world/weights/spatial"),
+        semantic=TowerConfig(name=f"{BUILTIN}world/weights/semantic"),
+        language=LanguageConfig(name=f"{BUILTIN}world/weights/language"),
         interface=InterfaceChoice.named(interface),
         optimizer=Optimizer(learning_rate=1e-3),
         schedule=Schedule(epochs=None, steps=400),
