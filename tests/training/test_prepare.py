@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from paiq.model import LanguageConfig, PaiqForConditionalGeneration
 from PIL import Image
 from torch.distributed.tensor import DTensor
 
 import tiny
 from paiq.errors import ConfigError
+from paiq.model import LanguageConfig, PaiqForConditionalGeneration
 from paiq.towers import TowerConfig
 from paiq.training import Run, RunFolder, find_run, open_run, train
 from paiq.training.checkpoints import newest

@@ -7,11 +7,11 @@ from multiprocessing import get_context
 
 import torch
 from accelerate import PartialState
-from paiq.model import LanguageConfig
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from paiq.interfaces import create
+from paiq.model import LanguageConfig
 from paiq.towers import TowerConfig
 from paiq.training.config import (
     Batch,
