@@ -20,6 +20,7 @@ from paiq.model.configuration import PaiqConfig
 from paiq.model.losses import IGNORED
 from paiq.model.placing import check_placeholders, pack_prompt, unpack_prompt
 from paiq.towers import Tower
+from paiq.towers.tower import fresh_encoder
 
 IMAGE_INPUTS = (
     "pixel_values",
@@ -74,10 +75,10 @@ class PaiqModel(PaiqPreTrainedModel):
     def __init__(self, config: PaiqConfig) -> None:
         super().__init__(config)
         self.spatial_tower = Tower(
-            AutoModel.from_config(config.spatial_config), config.selection("spatial")
+            fresh_encoder(config.spatial_config), config.selection("spatial")
         )
         self.semantic_tower = Tower(
-            AutoModel.from_config(config.semantic_config), config.selection("semantic")
+            fresh_encoder(config.semantic_config), config.selection("semantic")
         )
         interface = create(config.interface, **config.interface_settings())
         self.interface = interface.fold() if config.folded else interface

@@ -85,7 +85,7 @@ def load_language(config: LanguageConfig, dtype: torch.dtype = torch.float32) ->
         if getattr(text, name, 0):
             setattr(text, name, 0.0)
     kind = _causal_class(text, folder)
-    model = load_strictly(kind, folder, text, dtype, _mapping(folder))
+    model = load_strictly(kind, folder, text, dtype, **_mapping(folder))
     return _split(model, folder)
 
 
@@ -134,11 +134,11 @@ def _has_head(folder: Path) -> bool:
     return any(name.endswith("lm_head.weight") for name in weight_names(folder))
 
 
-def _mapping(folder: Path) -> dict[str, str] | None:
+def _mapping(folder: Path) -> dict[str, dict[str, str]]:
     # The families transformers maps itself keep their own mapping; ours is for foreign prefixes.
     foreign = any(name.startswith("language_model.") for name in weight_names(folder))
     raw = read_json(folder / "config.json")
-    return PREFIXES if foreign or raw.get("model_type") == "internvl" else None
+    return {"key_mapping": PREFIXES} if foreign or raw.get("model_type") == "internvl" else {}
 
 
 def _split(model: Any, folder: Path) -> Language:

@@ -3,6 +3,7 @@
 Axes     B batch, n patches, c channels
 """
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,9 +106,24 @@ def load_tower(config: TowerConfig, dtype: torch.dtype = torch.float32) -> Tower
 
 
 def read_tower(plan: TowerPlan, dtype: torch.dtype = torch.float32) -> Tower:
-    kind = transformers.AutoModel._model_mapping[type(plan.vision)]
-    encoder = load_strictly(kind, plan.folder, plan.vision, dtype)
+    kind = encoder_class(plan.vision)
+    encoder = load_strictly(kind, plan.folder, plan.vision, dtype, **without_pooling(kind))
     return Tower(encoder, plan.selection)
+
+
+def fresh_encoder(vision: Any) -> Any:
+    """An encoder of this configuration whose weights are still to be filled."""
+    return transformers.AutoModel.from_config(vision, **without_pooling(encoder_class(vision)))
+
+
+def encoder_class(vision: Any) -> Any:
+    return transformers.AutoModel._model_mapping[type(vision)]
+
+
+def without_pooling(kind: Any) -> dict[str, bool]:
+    """Some encoders come with a pooling head that patch features never pass."""
+    takes = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+    return {"add_pooling_layer": False} if takes else {}
 
 
 def vision_config(folder: Path) -> Any:
@@ -130,9 +146,7 @@ def _vision_kind(raw: dict[str, Any]) -> str:
     return f"{kind}_vision_model" if "vision_config" in raw else kind
 
 
-def load_strictly(
-    kind: Any, folder: Path, config: Any, dtype: torch.dtype, key_mapping: Any = None
-) -> Any:
+def load_strictly(kind: Any, folder: Path, config: Any, dtype: torch.dtype, **options: Any) -> Any:
     """A model out of a folder, every weight from its files; what is missing is named."""
     weight_files(folder)
     try:
@@ -143,7 +157,8 @@ def load_strictly(
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
-                **({"key_mapping": key_mapping} if key_mapping else {}),
+                ignore_mismatched_sizes=True,  # reported below, by name
+                **options,
             )
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise DataError(f"cannot load {kind.__name__} from {folder}: {error}") from error
@@ -179,7 +194,8 @@ def _complaints(missing: list[str], wrong: list[Any]) -> list[str]:
         more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         parts.append(f"{len(missing)} missing: {', '.join(missing[:MOST_NAMED])}{more}")
     if wrong:
-        parts.append(f"{len(wrong)} of another shape: {wrong[0]}")
+        name, found, expected = wrong[0]
+        parts.append(f"{len(wrong)} of another shape: {name} is {found}, not {expected}")
     return parts
 
 
@@ -188,6 +204,6 @@ def _skip(config: TowerConfig, vision: Any, prepared: Preprocessing, patches: in
     if known is not None:
         return known
     with torch.device("meta"):
-        encoder = transformers.AutoModel.from_config(vision)
+        encoder = fresh_encoder(vision)
         pixels = torch.empty(1, 3, prepared.height, prepared.width)
     return int(encoder(pixels).last_hidden_state.shape[1]) - patches
