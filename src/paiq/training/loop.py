@@ -60,12 +60,7 @@ def train(work: Work, *, report: Report = silent) -> Outcome:
     with graceful() as asked, torch.random.fork_rng(), log as write:
         meter = Meter(work.plan, run.optimizer.learning_rate)
         for step, batches in work.feed.steps(done, work.plan.steps):
-            torch.manual_seed(chance(run.seed, step, processes.process_index))
-            losses = [backward(work, batch) for batch in batches]
-            mine = add_up(batches, losses, asked)
-            totals = exchange(work.stepper.parameters, mine, processes.num_processes)
-            must_be_finite(totals, step)
-            norm = work.stepper.step(totals.tokens, work.plan.rate(step))
+            totals, norm = take(work, step, batches, asked)
             done = step + 1
             line = meter.line(done, totals, norm)
             write(line)
@@ -78,6 +73,16 @@ def train(work: Work, *, report: Report = silent) -> Outcome:
         work.finish()
     processes.wait_for_everyone()
     return Outcome(done)
+
+
+def take(work: Work, step: int, batches: Sequence[MicroBatch], asked: Stop) -> tuple[Totals, float]:
+    """One optimiser step over all processes: its totals, and the gradient's norm."""
+    torch.manual_seed(chance(work.run.seed, step, work.processes.process_index))
+    losses = [backward(work, batch) for batch in batches]
+    mine = add_up(batches, losses, asked)
+    totals = exchange(work.stepper.parameters, mine, work.processes.num_processes)
+    must_be_finite(totals, step)
+    return totals, work.stepper.step(totals.tokens, work.plan.rate(step))
 
 
 def chance(seed: int, step: int, rank: int) -> int:
