@@ -108,6 +108,14 @@ def test_a_broken_table_is_refused_by_name(make, content, message):
         opened(make.file("bench.tsv", content))
 
 
+def test_a_table_that_changes_while_in_use_is_noticed(make, rows):
+    source = opened(make.tsv([row(n, rows.base64(n)) for n in range(2)], COLUMNS))
+    for content in (b"", b"short\tlines\n" * 400):
+        (make.root / "bench.tsv").write_bytes(content)
+        with pytest.raises(DataError, match=r"has changed since it was opened"):
+            source[1]
+
+
 def test_a_cell_larger_than_the_csv_limit_of_python_is_read(make, rows):
     import base64
 

@@ -126,6 +126,17 @@ def test_a_broken_header_in_the_middle_does_not_end_the_data_quietly(make, pictu
         opened(path)
 
 
+def test_a_tar_that_shrinks_or_vanishes_while_in_use_is_named(make, picture):
+    path = make.tar("a.tar", caption_members(0, 2, picture))
+    source = opened(path)
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(DataError, match=r"a.tar has become shorter"):
+        source[1]
+    path.unlink()
+    with pytest.raises(DataError, match=r"cannot read .*a.tar: No such file"):
+        source[0]
+
+
 def test_a_compressed_tar_is_refused_with_the_reason(make, picture):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as file:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from paiq.config import from_mapping, load_yaml
 from paiq.data.bad_rows import read_bad
-from paiq.data.reader import KINDS, Place, Reader, fingerprint
+from paiq.data.reader import KINDS, Place, Reader, fingerprint, readable
 from paiq.data.slices import paper_slice, rows_of
 from paiq.errors import ConfigError, DataError
 from paiq.records import Sample
@@ -55,14 +55,17 @@ class Selection:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> Sample:
-        return self.reader[self.rows[index]]
+        with readable(self.reader.files[0]):
+            return self.reader[self.rows[index]]
 
     def image(self, sample: Sample) -> Image.Image:
-        return self.reader.image(sample)
+        with readable(self.reader.files[0]):
+            return self.reader.image(sample)
 
     def image_bytes(self, sample: Sample) -> bytes:
         """The picture's file, untouched."""
-        return self.reader.image_bytes(sample)
+        with readable(self.reader.files[0]):
+            return self.reader.image_bytes(sample)
 
     def image_name(self, sample: Sample) -> str:
         """Where the picture is, as errors name it."""
@@ -90,12 +93,14 @@ def open_source(config: DataConfig | str) -> Selection:
     if not config.path.exists():
         raise DataError(f"{config.path} does not exist")
     options: Any = from_mapping(kind.options, config.options, where=f"options of {config.kind}")
-    reader = kind.open(Place(path=config.path, images=config.images), options)
+    with readable(config.path):
+        reader = kind.open(Place(path=config.path, images=config.images), options)
     reader.first_frame = config.first_frame
     if not len(reader):
         raise DataError(f"{config.path} holds no rows")
     settings = json.dumps([config.kind, asdict(options), config.first_frame], sort_keys=True)
-    whole = fingerprint(reader.files, settings)
+    with readable(config.path):
+        whole = fingerprint(reader.files, settings)
     named = paper_slice(config.slice)
     written = named.rows if named else config.slice
     name = (named.dataset if named else config.kind) + (f"[{written}]" if written else "")

@@ -3,7 +3,8 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,15 @@ class Kind:
 
 
 KINDS: Registry[Kind] = Registry("kind of data")
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns a file that vanished, is locked away or cannot be read into an error with its name."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
 def require(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:

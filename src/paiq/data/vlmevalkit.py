@@ -80,8 +80,11 @@ class VlmEvalKitReader(Reader):
     def _cells(self, row: int) -> Mapping[str, str]:
         with self.files[0].open("rb") as file:
             file.seek(self.starts[row])
-            _, cells = next(_rows(file, self.files[0]))
-        return dict(zip(self.columns, cells, strict=True))
+            _, texts = next(_rows(file, self.files[0]), (0, []))
+        cells = dict(zip(self.columns, texts, strict=False))
+        if len(texts) != len(self.columns) or self._row_of.get(cells["index"]) != row:
+            raise DataError(f"{self.files[0]} has changed since it was opened")
+        return cells
 
     def __getitem__(self, row: int) -> Sample:
         cells, where = self._cells(row), f"{self.files[0]} row {row}"

@@ -38,7 +38,10 @@ class Member(NamedTuple):
     def read(self) -> bytes:
         with self.tar.open("rb") as file:
             file.seek(self.offset)
-            return file.read(self.size)
+            content = file.read(self.size)
+        if len(content) < self.size:
+            raise DataError(f"{self.tar} has become shorter since it was opened")
+        return content
 
 
 class WebdatasetReader(Reader):
