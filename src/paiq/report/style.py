@@ -5,6 +5,7 @@ Ink, muted and line are drawn in stand-in colours; inside a page they become the
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,10 +86,17 @@ class Drawing:
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         for colour, variable in PAGE_COLOURS.items():
             text = text.replace(colour, variable)
-        text = re.sub(r'\bid="', f'id="{self.name}-', text)
+        seen: Counter[str] = Counter()
+        text = re.sub(r'\bid="([^"]*)"', lambda found: self._own_id(found[1], seen), text)
         text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{self.name}-", text)
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text, count=1)
         return text.replace("'DejaVu Sans', ", "").replace("'DejaVu Sans'", "sans-serif")
+
+    def _own_id(self, name: str, seen: Counter[str]) -> str:
+        # Equal contents have equal ids; those that are repeated are told apart, the first is kept.
+        seen[name] += 1
+        again = f"-{seen[name]}" if seen[name] > 1 else ""
+        return f'id="{self.name}-{name}{again}"'
 
     def pdf(self) -> bytes:
         with mpl.rc_context(SETTINGS):
@@ -105,6 +113,9 @@ def canvas(
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, [list(line) for line in figure.subplots(rows, columns, squeeze=False)]
+        # Laid out once: every later rendering, whatever its format, finds the same places.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def colours(names: list[str]) -> dict[str, str]:

@@ -78,7 +78,10 @@ def to_html(table: Table) -> str:
             for title, span in table.groups
         )
         lines.append(f'<tr class="groups">{spans}</tr>')
-    heads = "".join(f'<th scope="col">{safe.to_html(title)}</th>' for title in table.header)
+    heads = "".join(
+        f'<th scope="col" class="{_kind(index, table)}">{safe.to_html(title)}</th>'
+        for index, title in enumerate(table.header)
+    )
     lines.append(f"<tr>{heads}</tr></thead><tbody>")
     lines += [_html_row(row, table) for row in table.rows]
     lines.append("</tbody></table>")
@@ -93,9 +96,13 @@ def _html_row(row: tuple[Cell, ...] | Band, table: Table) -> str:
         )
     shown = []
     for index, cell in enumerate(row):
-        kind = "word" if index < table.text_columns else "number"
-        shown.append(f'<td class="{kind} {cell.mark}">{_html_cell(cell)}</td>')
+        kind = f"{_kind(index, table)} {cell.mark}"
+        shown.append(f'<td class="{kind}">{_html_cell(cell)}</td>')
     return f"<tr>{''.join(shown)}</tr>"
+
+
+def _kind(index: int, table: Table) -> str:
+    return "word" if index < table.text_columns else "number"
 
 
 def _html_cell(cell: Cell) -> str:
