@@ -3,6 +3,7 @@
 from paiq.generation.answers import GenerationConfig, Samples, Vision, generate
 from paiq.generation.greedy import Answer, greedy
 from paiq.generation.ledger import PredictionFile, Predictor
+from paiq.generation.slices import Slice
 
 __all__ = [
     "Answer",
@@ -10,6 +11,7 @@ __all__ = [
     "PredictionFile",
     "Predictor",
     "Samples",
+    "Slice",
     "Vision",
     "generate",
     "greedy",

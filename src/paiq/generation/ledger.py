@@ -12,12 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 
-from paiq.errors import DataError
-from paiq.files import sync_folder
+from paiq.errors import ConfigError, DataError
+from paiq.files import sha256_of, sync_folder
 from paiq.generation.answers import GenerationConfig, Samples, Vision, generate
-from paiq.model import Renderer
+from paiq.model import PaiqForConditionalGeneration, Renderer, load_renderer
+from paiq.model.checkpoint import WEIGHTS
 from paiq.progress import Report, silent
 from paiq.records import Prediction, read_records, to_line
 
@@ -119,6 +121,25 @@ class Predictor:
     config: GenerationConfig
     settings: Mapping[str, Any]
     """What else decides the answers, kept with each of them; `method` names the method."""
+
+    @classmethod
+    def load(
+        cls, folder: Path, config: GenerationConfig, *, method: str | None = None
+    ) -> "Predictor":
+        """A predictor around a trained interface, on the best device there is."""
+        if not (folder / WEIGHTS).is_file():
+            raise ConfigError(
+                f"{folder} holds no trained interface; train it to the end first: "
+                f"paiq train {folder.parent}"
+            )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = PaiqForConditionalGeneration.from_pretrained(folder, device_map=device)
+        settings = {
+            "method": method or model.config.interface,
+            "interface_digest": f"sha256:{sha256_of(folder / WEIGHTS)}",
+            "dtype": str(model.lm_head.weight.dtype).removeprefix("torch."),
+        }
+        return cls(model, load_renderer(model.config), config, settings)
 
     def into(self, path: Path, samples: Samples, vision: Vision, report: Report = silent) -> int:
         """Writes the predictions that are missing; how many were made now."""

@@ -98,7 +98,11 @@ class PaiqModel(PaiqPreTrainedModel):
         alone; it is loaded without dropout, so its function stays the same.
         """
         super().train(mode)
-        self.language_model.train(mode and self.language_model.is_gradient_checkpointing)
+        checkpoints = any(
+            getattr(module, "gradient_checkpointing", False)
+            for module in self.language_model.modules()
+        )
+        self.language_model.train(mode and checkpoints)
         return self
 
     def get_input_embeddings(self) -> nn.Module:
