@@ -11,6 +11,7 @@ examples:
   paiq data check flux --kind flux --option caption=caption_detail --slice 0:200000
   paiq data check cc3m/chat.json --kind llava --images --write-bad bad.json
   paiq data check cc3m/chat.json --kind llava --skip-bad bad.json
+  paiq data export seed.parquet --kind seed-bench --slice paper/seed --to runs/mine --name seed
 """
 
 import argparse
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="action", required=True, metavar="list | check")
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="list | check | export")
     verbs.add_parser("list", help="the formats with their options, and the paper's slices")
     check = verbs.add_parser(
         "check",
@@ -30,24 +31,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument("path", type=Path, help="the file, or the folder of files")
-    check.add_argument("--kind", required=True, help="the format; see paiq data list")
-    check.add_argument("--slice", default="", help="which rows (default: all)")
-    check.add_argument("--image-folder", type=Path, help="where the pictures are, if not beside")
-    check.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the format"
-    )
+    _add_source(check)
     check.add_argument("--images", action="store_true", help="open and decode every picture")
-    check.add_argument(
-        "--first-frame", action="store_true", help="take the first frame of animations"
-    )
     check.add_argument("--sheet", type=Path, help="write a contact sheet to this .png or .jpg")
     check.add_argument("--write-bad", type=Path, help="write the list of bad rows to this file")
-    check.add_argument("--skip-bad", type=Path, help="leave out the rows that such a list names")
+    export = verbs.add_parser(
+        "export",
+        help="write samples and pictures as plain files, as a judge reads them",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_source(export)
+    export.add_argument("--to", type=Path, required=True, help="the folder, such as a run's")
+    export.add_argument("--name", required=True, help="writes samples/NAME.jsonl and images/")
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, help="the file, or the folder of files")
+    parser.add_argument("--kind", required=True, help="the format; see paiq data list")
+    parser.add_argument("--slice", default="", help="which rows (default: all)")
+    parser.add_argument("--image-folder", type=Path, help="where the pictures are, if not beside")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the format"
+    )
+    parser.add_argument(
+        "--first-frame", action="store_true", help="take the first frame of animations"
+    )
+    parser.add_argument("--skip-bad", type=Path, help="leave out the rows that such a list names")
 
 
 def run(args: argparse.Namespace) -> int:
-    return _list() if args.action == "list" else _check(args)
+    actions = {"check": _check, "export": _export}
+    return actions[args.action](args) if args.action in actions else _list()
 
 
 def _list() -> int:
@@ -84,6 +99,18 @@ def _check(args: argparse.Namespace) -> int:
         write_bad(args.write_bad, findings.bad, source.data)
         print(f"{len(findings.bad)} bad rows listed in {args.write_bad}")
     return 1 if findings.bad or findings.duplicates else 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from paiq.data import open_source
+    from paiq.data.export import export
+    from paiq.progress import progress
+
+    source = open_source(_config(args))
+    with progress("export", len(source)) as report:
+        path = export(source, args.to, args.name, report=report)
+    print(f"{source.name}: {len(source):,} samples in {path}")
+    return 0
 
 
 def _config(args: argparse.Namespace) -> "DataConfig":

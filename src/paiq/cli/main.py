@@ -15,7 +15,7 @@ from paiq import __version__
 from paiq.errors import ConfigError, suggest
 
 VERBS = {
-    "data": "list the data formats, or check a data set: counts, broken rows, contact sheet",
+    "data": "list the data formats; check a data set; export it as plain files",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
     "judge": "have predictions scored by a judge; resumes, and records every request",
     "ledger": "verify, export or merge the records of every request to a judge",
