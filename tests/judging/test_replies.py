@@ -5,6 +5,7 @@ The table of every reply is in test_verdict.py; here the server's own record sho
 
 import dataclasses
 import json
+from collections import Counter
 
 import pytest
 
@@ -94,22 +95,42 @@ RETRIED = {
 }
 
 
-@pytest.mark.parametrize("name", RETRIED)
-def test_f15_to_f37_a_faulty_reply_is_asked_again_and_the_good_one_counts(tmp_path, name):
-    action, failure = RETRIED[name]
-    found, summary = after(tmp_path, action, answer())
-    assert found == [failure, "accepted"]
-    assert (summary.exit_code, summary.retried) == (0, 1)
-    (line,) = scores(tmp_path).splitlines()
-    assert json.loads(line)["score"] == score_of(ONE.expected.key)
+def all_at_once(tmp_path, faults, *rest):
+    """One run in which each key meets another fault: the classes of each, and the summary."""
+    wanted = {name: job(f"KEY-{number}") for number, name in enumerate(faults)}
+    plans = {
+        f"KEY-{number}": in_turn(action, *rest)
+        for number, (action, _) in enumerate(faults.values())
+    }
+    with FaultServer(by_mark(plans)) as server:
+        summary = run(tmp_path, server, list(wanted.values()))
+        check_invariants(tmp_path, server.record)
+        assert summary.sent == len(server.record)
+        assert len(server.sends()) == len(faults), "every attempt must send the same bytes"
+    book = book_of(tmp_path)
+    found = {
+        name: [attempt["class"] for attempt in book.key(one.expected.key).attempts]
+        for name, one in wanted.items()
+    }
+    return found, summary
 
 
-@pytest.mark.parametrize("name", RETRIED)
-def test_f15_to_f37_a_fault_that_stays_ends_after_three_sends_without_a_score(tmp_path, name):
-    action, failure = RETRIED[name]
-    found, summary = after(tmp_path, action)
-    assert found == [failure] * 3
-    assert summary.coverage.terminal == {failure: 1}
+def test_f15_to_f37_a_faulty_reply_is_asked_again_and_the_good_one_counts(tmp_path):
+    found, summary = all_at_once(tmp_path, RETRIED, answer())
+    assert found == {name: [failure, "accepted"] for name, (_, failure) in RETRIED.items()}
+    assert (summary.exit_code, summary.retried) == (0, len(RETRIED))
+    given = {
+        json.loads(line)["sample_id"]: json.loads(line) for line in scores(tmp_path).splitlines()
+    }
+    for number in range(len(RETRIED)):
+        right = score_of(job(f"KEY-{number}").expected.key)
+        assert given[f"KEY-{number}"]["score"] == right
+
+
+def test_f15_to_f37_a_fault_that_stays_ends_after_three_sends_without_a_score(tmp_path):
+    found, summary = all_at_once(tmp_path, RETRIED)
+    assert found == {name: [failure] * 3 for name, (_, failure) in RETRIED.items()}
+    assert summary.coverage.terminal == Counter(failure for _, failure in RETRIED.values())
     assert summary.exit_code == 1
     assert scores(tmp_path) == b""
 
@@ -126,16 +147,12 @@ ENDED = {
 }
 
 
-@pytest.mark.parametrize("name", ENDED)
-def test_f19_and_f28_a_refusal_is_asked_once_and_leaves_the_others_alone(tmp_path, name):
-    action, failure = ENDED[name]
-    wanted = jobs(4)
-    with FaultServer(by_mark({"KEY-2": in_turn(action)})) as server:
-        summary = run(tmp_path, server, wanted)
-        check_invariants(tmp_path, server.record)
-        assert server.marks().count("KEY-2") == 1
-    assert summary.coverage.terminal == {failure: 1}
-    assert sum(summary.coverage.scored.values()) == 3
+def test_f19_and_f28_a_refusal_is_asked_once_and_leaves_the_others_alone(tmp_path):
+    good = {f"good {number}": (answer(), "accepted") for number in range(4)}
+    found, summary = all_at_once(tmp_path, {**ENDED, **good})
+    assert found == {name: [ending] for name, (_, ending) in {**ENDED, **good}.items()}
+    assert summary.coverage.terminal == Counter(failure for _, failure in ENDED.values())
+    assert sum(summary.coverage.scored.values()) == len(good)
 
 
 STOPPED = {
@@ -164,16 +181,21 @@ STOPPED = {
 def test_f17_f18_f39_one_send_stops_the_route_and_the_rest_stays_pending(tmp_path, name):
     action, failure = STOPPED[name]
     with FaultServer(in_turn(action)) as server:
-        summary = run(tmp_path, server, jobs(20))
+        summary = run(tmp_path, server, jobs(6))
         check_invariants(tmp_path, server.record)
         assert len(server.record) == 1
-    assert (summary.coverage.pending, summary.exit_code) == (20, 3)
+    assert (summary.coverage.pending, summary.exit_code) == (6, 3)
     assert summary.ended.startswith(failure)
     assert kind_of(Failure(failure)) == "stop_route"
+
+
+def test_f18_a_mended_route_goes_on_with_what_is_pending(tmp_path):
+    with FaultServer(in_turn(status(401))) as server:
+        run(tmp_path, server, jobs(6))
     with FaultServer() as mended:
-        summary = run(tmp_path, mended, jobs(20))
+        summary = run(tmp_path, mended, jobs(6))
         check_invariants(tmp_path, mended.record)
-    assert summary.exit_code == 0
+    assert (summary.exit_code, summary.sent) == (0, 6)
 
 
 def test_f23_white_space_before_a_whole_reply_is_accepted(tmp_path):
