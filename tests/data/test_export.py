@@ -48,6 +48,12 @@ def test_a_bad_picture_leaves_no_samples_behind(make):
     assert not (make.root / "run/samples").exists()
 
 
+def test_a_name_that_leaves_the_folder_is_refused(make):
+    with pytest.raises(DataError, match=r"no path inside"):
+        export(open_source(f"llava:{make.llava(2)}"), make.root / "run", "../../up")
+    assert not (make.root / "run").exists()
+
+
 def test_the_verb_writes_into_a_run(make, capsys):
     run = make.root / "run"
     words = ["data", "export", str(make.llava()), "--kind", "llava", "--slice", "1:4"]

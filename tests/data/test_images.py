@@ -226,6 +226,14 @@ def test_a_link_that_leaves_the_folder_is_refused_and_one_that_stays_is_not(tmp_
     assert read_image(inside(root, "stays.png")).size == (24, 16)
 
 
+def test_a_link_in_a_circle_and_an_endless_name_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    for name in ("a", "x" * 300):
+        with pytest.raises(DataError):
+            read_image(inside(tmp_path, name))
+
+
 def test_the_image_folder_itself_may_be_a_link(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "a.png").write_bytes(encoded(four_corners(), "PNG"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from paiq.data.images import read_image
+from paiq.data.images import inside, read_image
 from paiq.data.opening import Selection
 from paiq.files import write_atomically
 from paiq.progress import Report, silent
@@ -26,12 +26,12 @@ def export(source: Selection, folder: Path, name: str, *, report: Report = silen
     A picture is called by the digest of its bytes, so that equal ones are one file. A bad record
     or picture stops the work before the samples are written.
     """
+    path = inside(folder, f"samples/{name}.jsonl")
     samples = []
     for index in range(len(source)):
         sample = source[index]
         samples.append(replace(sample, image=_picture(source, sample, folder)))
         report(index + 1)
-    path = folder / "samples" / f"{name}.jsonl"
     write_records(path, samples)
     return path
 

@@ -61,7 +61,11 @@ def inside(root: Path, relative: str) -> Path:
     if not relative or "\0" in relative or ".." in parts or windows.anchor:
         raise DataError(f"{relative!r} is no path inside {root}")
     path = root / relative
-    if not path.resolve().is_relative_to(root.resolve()):
+    try:
+        leaves = not path.resolve().is_relative_to(root.resolve())
+    except RuntimeError as error:
+        raise DataError(f"{path} is a link that leads to itself") from error
+    if leaves:
         raise DataError(
             f"{path} is a link that leaves {root}; name the folder that really holds the images"
         )
