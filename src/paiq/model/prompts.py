@@ -163,7 +163,7 @@ class _Glue:
 
     def _second_turn(self, after: str) -> tuple[int, tuple[str, str]]:
         whole = self._apply([USER, ANSWER, USER])
-        *_, tail = whole.split(ANSWER)
+        _, tail = _split(whole, ANSWER)
         between, again = _split(tail, USER)
         if again != after:
             raise ConfigError("the chat template opens the second answer unlike the first")
