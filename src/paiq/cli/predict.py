@@ -1,8 +1,9 @@
 """Answer the samples of a slice with a trained run: greedy, exact text, resumable.
 
-The answers go to RUN/predictions/SLICE.jsonl, one line per sample in the slice's order. While they
-grow the file is called .partial; the same command goes on after the last whole line. Features of
-the slice's images are kept in the run's feature store and shared by every run with these towers.
+The answers go to RUN/predictions/SLICE.jsonl, one line per sample in the slice's order, and the
+samples to RUN/samples/SLICE.jsonl, where a judge finds them. While the answers grow their file is
+called .partial; the same command goes on after the last whole line. Features of the images are
+kept in the run's feature store and shared by every run with these towers.
 
 examples:
   paiq predict runs/world/paiq --slice world/test:200
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from paiq.generation import Predictor, Slice
-    from paiq.training import Run
+    from paiq.training import RunFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,23 +51,26 @@ def run(args: argparse.Namespace) -> int:
     )
     predictor = Predictor.load(folder.model, config, method=args.method)
     for chosen in slices:
-        path = folder.predictions / f"{args.name or chosen.file_name}.jsonl"
-        _predict(trained, predictor, chosen, path)
+        _predict(folder, predictor, chosen, f"{args.name or chosen.file_name}.jsonl")
     return 0
 
 
-def _predict(trained: "Run", predictor: "Predictor", chosen: "Slice", path: Path) -> None:
+def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name: str) -> None:
     from paiq.cli.features import build
     from paiq.config import override
     from paiq.progress import progress
+    from paiq.records import write_records
     from paiq.training import FeaturePlan, here, open_samples
 
+    trained = folder.read_run()
     run = override(trained, chosen.words)
     plan = FeaturePlan.of(run, open_samples(run.data))
     if run.features.store:
         build(plan, here())
     samples = plan.samples.source
+    write_records(folder.samples / name, (samples[index] for index in range(len(samples))))
     vision = plan.stored if run.features.store else plan.pixels
+    path = folder.predictions / name
     with progress(f"{trained.name} {chosen.text}", len(samples)) as report:
         made = predictor.into(path, samples, vision, report)
     print(f"{made} new answers, {len(samples)} in {path}")

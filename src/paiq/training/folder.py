@@ -52,6 +52,10 @@ class RunFolder:
         return self.path / "model"
 
     @property
+    def samples(self) -> Path:
+        return self.path / "samples"
+
+    @property
     def predictions(self) -> Path:
         return self.path / "predictions"
 
