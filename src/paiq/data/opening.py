@@ -91,7 +91,10 @@ def open_source(config: DataConfig | str) -> Selection:
         config = parse_source(config)
     kind = KINDS[config.kind]
     if not config.path.exists():
-        raise DataError(f"{config.path} does not exist")
+        raise DataError(
+            f"{config.path} does not exist; name your {config.kind} data as "
+            f"{config.kind}:PATH or {config.kind}:PATH[SLICE]"
+        )
     options: Any = from_mapping(kind.options, config.options, where=f"options of {config.kind}")
     with readable(config.path):
         reader = kind.open(Place(path=config.path, images=config.images), options)
