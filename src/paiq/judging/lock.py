@@ -35,7 +35,11 @@ class Lock:
                 f"wait for it or stop it, then run the same command again"
             ) from None
         self._witness = witness(path)
-        self._write(f"{os.getpid()}")
+        try:
+            self._write(f"{os.getpid()}")
+        except BaseException:
+            os.close(self._handle)
+            raise
 
     def note(self, seq: int, digest: str) -> None:
         """Remembers that this record is on the disk."""
@@ -45,12 +49,17 @@ class Lock:
     def _write(self, owner: str) -> None:
         seq, digest = self._witness or (0, "")
         text = f"{owner}\n{seq} {digest}\n".encode()
-        os.pwrite(self._handle, text, 0)
-        os.ftruncate(self._handle, len(text))
+        try:
+            os.pwrite(self._handle, text, 0)
+            os.ftruncate(self._handle, len(text))
+        except OSError as error:
+            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        self._write("")
-        os.close(self._handle)
+        try:
+            self._write("")
+        finally:
+            os.close(self._handle)
 
     def __enter__(self) -> "Lock":
         return self
