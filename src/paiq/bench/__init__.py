@@ -1,1 +1,1 @@
-"""Measurements side by side, each against a reference in the same run."""
+"""Side-by-side measurements, each against a reference in the same run."""

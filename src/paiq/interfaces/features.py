@@ -62,7 +62,12 @@ def check_features(
 
 
 def refuse_nonfinite(spatial: Tensor, semantic: Tensor) -> None:
-    """Stops at NaN or infinity and names the stream and the first place."""
+    """Stops at NaN or infinity and names the stream and the first place.
+
+    While a CUDA graph is recorded nothing can be read back; the check is then left out.
+    """
+    if spatial.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
     for stream, features in {"spatial": spatial, "semantic": semantic}.items():
         # One pass without a temporary; a sum of finite numbers can only overflow, never be NaN.
         total = features.sum(dtype=torch.promote_types(features.dtype, torch.float32))

@@ -1,0 +1,71 @@
+"""The plots of `bench interfaces`, as SVG."""
+
+import io
+from collections.abc import Iterable
+from typing import Any
+
+from paiq.bench.tables import Row, best_folded, groups
+from paiq.errors import ConfigError
+
+COLOURS = {"paper": "#b2182b", "folded": "#2166ac", "mlp": "#762a83"}
+LABELS = {
+    "spatial_tokens": "spatial tokens n",
+    "semantic_tokens": "semantic tokens m",
+    "hidden_size": "hidden size d",
+}
+
+
+def growth_figure(rows: Iterable[Row]) -> bytes:
+    """Milliseconds against n, m and d, both axes logarithmic."""
+    points = [row for row in rows if row.part == "growth"]
+    figure, axes = _canvas(3)
+    for axis, (size, label) in zip(axes, LABELS.items(), strict=True):
+        for contender in ("paper", "folded"):
+            chosen = [r for r in points if r.varied == size and r.contender == contender]
+            axis.loglog(
+                [row.at for row in chosen],
+                [row.timing.median_ms for row in chosen],
+                "o-",
+                color=COLOURS[contender],
+                label="paper's path" if contender == "paper" else "folded",
+            )
+        axis.set_xlabel(label)
+    axes[0].set_ylabel("milliseconds, one image")
+    axes[0].legend(frameon=False)
+    return _svg(figure)
+
+
+def ratio_figure(rows: Iterable[Row]) -> bytes:
+    """How many times faster the folded form is than each reference."""
+    found = {k: g for k, g in groups(rows, "inference").items() if k[0] == "float32"}
+    figure, (axis,) = _canvas(1)
+    names = [f"d={d}\n{batch} image{'s' * (batch > 1)}" for _, d, batch in found]
+    for shift, (contender, label) in enumerate({"paper": "paper's path", "mlp": "LLaVA MLP"}.items()):
+        ratios = [
+            group[contender].timing.median_ms / best_folded(group).timing.median_ms
+            for group in found.values()
+        ]
+        places = [place + 0.4 * shift - 0.2 for place in range(len(names))]
+        bars = axis.bar(places, ratios, 0.4, color=COLOURS[contender], label=label)
+        axis.bar_label(bars, fmt="%.1f", fontsize=8)
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set_yscale("log")
+    axis.set_xticks(range(len(names)), names)
+    axis.set_ylabel("time over folded PAIQ's time")
+    axis.legend(frameon=False)
+    return _svg(figure)
+
+
+def _canvas(panels: int) -> tuple[Any, list[Any]]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("plots need matplotlib: pip install 'paiq[demo]'") from error
+    figure = Figure(figsize=(4 * panels + 2 * (panels == 1), 3.6), layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def _svg(figure: Any) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    return stream.getvalue()
