@@ -40,7 +40,9 @@ def ratio_figure(rows: Iterable[Row]) -> bytes:
     found = {k: g for k, g in groups(rows, "inference").items() if k[0] == "float32"}
     figure, (axis,) = _canvas(1)
     names = [f"d={d}\n{batch} image{'s' * (batch > 1)}" for _, d, batch in found]
-    for shift, (contender, label) in enumerate({"paper": "paper's path", "mlp": "LLaVA MLP"}.items()):
+    for shift, (contender, label) in enumerate(
+        {"paper": "paper's path", "mlp": "LLaVA MLP"}.items()
+    ):
         ratios = [
             group[contender].timing.median_ms / best_folded(group).timing.median_ms
             for group in found.values()

@@ -16,10 +16,9 @@ from paiq.bench.figures import growth_figure, ratio_figure
 from paiq.bench.outcome import Outcome
 from paiq.bench.references import (
     TwoLayers,
-    log_domain,
+    papers_matching,
     papers_path,
     pots_matching,
-    rotate_rows,
     torch_rotation,
 )
 from paiq.bench.tables import Row, folded_operations, report_of
@@ -216,8 +215,10 @@ def inference(case: Case) -> list[Row]:
     floor = folded_operations(interface.sizes, len(case.spatial))
     expected = papers_path(interface, *given)
     error = float((folded(*given).tokens - expected).norm() / expected.norm())
-    extra = {"folded": {"error": error, "operations": floor}}
-    return [replace(row, **extra.get(row.contender, {})) for row in rows]
+    return [
+        replace(row, error=error, operations=floor) if row.contender == "folded" else row
+        for row in rows
+    ]
 
 
 def training(case: Case) -> list[Row]:
@@ -246,10 +247,9 @@ def training(case: Case) -> list[Row]:
     rows = case.rows("training", calls)
     memory = {name: peak_memory(call, case.device) / 2**20 for name, call in calls.items()}
     paiq()
-    error = gradient_error(case, towards)
-    extra = {"paiq": {"error": error}}
+    errors = {"paiq": gradient_error(case, towards)}
     return [
-        replace(row, mib=memory[row.contender], **extra.get(row.contender, {})) for row in rows
+        replace(row, mib=memory[row.contender], error=errors.get(row.contender)) for row in rows
     ]
 
 
@@ -274,7 +274,7 @@ def matching(case: Case) -> list[Row]:
     rule = MatchingRule()
     similarity = cosines(case.spatial, case.semantic)
     calls: dict[str, Call] = {
-        "paper": lambda: [_papers_matching(*image, rule) for image in zip(
+        "paper": lambda: [papers_matching(*image, rule) for image in zip(
             similarity, case.semantic, strict=True)],
         "paiq": lambda: read(similarity, case.semantic, rule),
     }  # fmt: skip
@@ -282,11 +282,6 @@ def matching(case: Case) -> list[Row]:
     if pot is not None:
         calls["pot"] = pot
     return case.rows("matching", calls)
-
-
-def _papers_matching(similarity: Tensor, features: Tensor, rule: MatchingRule) -> Tensor:
-    T = log_domain(-(1 - similarity).clamp(min=0) / rule.temperature, rule)
-    return (T / (T.sum(1, keepdim=True) + rule.stabilizer)) @ features
 
 
 def rotation(case: Case) -> list[Row]:
@@ -301,7 +296,7 @@ def rotation(case: Case) -> list[Row]:
         ours(rows.mT).mT.backward(rows)
 
     def torchs() -> None:
-        rotate_rows(theirs, rows).backward(rows)
+        theirs(rows).backward(rows)
 
     return case.rows("rotation", {"torch": torchs, "paiq": paiq})
 

@@ -3,12 +3,14 @@
 Axes     B batch, n base tokens, m source tokens, d hidden size
 """
 
+# ruff: noqa: N803, N806 - the paper's letters stand beside its equations
+
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
+from torch.nn.functional import normalize
 
 from paiq.interfaces.matching import MatchingRule
 from paiq.interfaces.paiq import Paiq
@@ -25,13 +27,11 @@ def papers_path(
 
 
 def _one_image(interface: Paiq, X: Tensor, Y: Tensor) -> Tensor:
-    rule = interface.options
     D, S = interface.spatial_projection(X), interface.semantic_projection(Y)
     queries, keys = normalize(interface.query(D), dim=1), normalize(interface.key(S), dim=1)
-    T = log_domain(-(1 - queries @ keys.mT).clamp(min=0) / rule.temperature, rule)
-    Pi = T / (T.sum(1, keepdim=True) + rule.stabilizer)
+    aggregate = papers_matching(queries @ keys.mT, S, interface.options)
     Q = dense_cayley(interface.rotation.weight)
-    return D + rule.scale * (Pi @ S - D) @ Q.mT
+    return D + interface.options.scale * (aggregate - D) @ Q.mT
 
 
 def log_domain(K: Float[Tensor, "n m"], rule: MatchingRule) -> Float[Tensor, "n m"]:
@@ -63,10 +63,21 @@ class TwoLayers(nn.Module):
         return result
 
 
+def papers_matching(
+    similarity: Float[Tensor, "n m"], features: Float[Tensor, "m k"], rule: MatchingRule
+) -> Float[Tensor, "n k"]:
+    """One image's aggregate from its cosines."""
+    T = log_domain(-(1 - similarity).clamp(min=0) / rule.temperature, rule)
+    return (T / (T.sum(1, keepdim=True) + rule.stabilizer)) @ features
+
+
 def pots_matching(
     similarity: Float[Tensor, "B n m"], rule: MatchingRule
 ) -> Callable[[], list[Tensor]] | None:
-    """POT's log-domain Sinkhorn for as many iterations, image after image; None without POT."""
+    """POT's log-domain Sinkhorn for as many iterations, image after image; None without POT.
+
+    POT updates its second marginal first: it is given the transpose, to keep rows before columns.
+    """
     try:
         import ot
     except ImportError:
@@ -78,21 +89,17 @@ def pots_matching(
     def match() -> list[Tensor]:
         return [
             ot.sinkhorn(
-                rows, columns, 1 - image, rule.temperature, "sinkhorn_log",
+                columns, rows, 1 - image.mT, rule.temperature, "sinkhorn_log",
                 numItermax=rule.iterations, stopThr=0.0, warn=False,
-            )
+            ).mT
             for image in similarity
         ]  # fmt: skip
 
     return match
 
 
-def torch_rotation(width: int) -> nn.Linear:
+def torch_rotation(width: int) -> nn.Module:
     """PyTorch's own Cayley parametrization: `.weight` is computed anew at every use."""
     layer = nn.Linear(width, width, bias=False)
     nn.init.orthogonal_(layer.weight)
     return nn.utils.parametrizations.orthogonal(layer, orthogonal_map="cayley")
-
-
-def rotate_rows(layer: nn.Linear, rows: Float[Tensor, "N d"]) -> Float[Tensor, "N d"]:
-    return linear(rows, layer.weight)

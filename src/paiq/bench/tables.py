@@ -96,10 +96,8 @@ def _inference(rows: list[Row], rates: Mapping[str, float]) -> str:
         paper, mlp = group["paper"].timing.median_ms, group["mlp"].timing.median_ms
         times = [_ms(group, c) for c in ("paper", "unfolded", "folded", "folded graph", "mlp")]
         ratios = [paper / best.median_ms, mlp / best.median_ms, best.median_ms / floor]
-        lines.append(
-            [d, batch, precision, *map(short, times), short(floor), *map(short, ratios)]
-            + [f"{best.spread:.0%}", f"{eager.error:.0e}"]
-        )
+        line = [d, batch, precision, *map(short, times), short(floor), *map(short, ratios)]
+        lines.append([*line, f"{best.spread:.0%}", f"{eager.error:.0e}"])
     return markdown(header, lines)
 
 
@@ -112,11 +110,9 @@ def _training(rows: list[Row]) -> str:
     for (precision, d, batch), group in groups(rows, "training").items():
         paper, paiq, mlp = (group[name] for name in ("paper", "paiq", "mlp"))
         times = [row.timing.median_ms for row in (paper, paiq, mlp)]
-        lines.append(
-            [d, batch, precision, *map(short, times), short(times[0] / times[1])]
-            + [f"{paiq.timing.spread:.0%}", *(short(row.mib) for row in (paper, paiq, mlp))]
-            + [f"{paiq.error:.1e}"]
-        )
+        line = [d, batch, precision, *map(short, times), short(times[0] / times[1])]
+        line += [f"{paiq.timing.spread:.0%}", *(short(row.mib) for row in (paper, paiq, mlp))]
+        lines.append([*line, f"{paiq.error:.1e}"])
     return markdown(header, lines)
 
 

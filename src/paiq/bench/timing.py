@@ -43,7 +43,9 @@ class Timing:
         return (self.high_ms - self.low_ms) / 2 / self.median_ms
 
 
-def side_by_side(calls: Mapping[str, Call], device: torch.device, seconds: float) -> dict[str, Timing]:
+def side_by_side(
+    calls: Mapping[str, Call], device: torch.device, seconds: float
+) -> dict[str, Timing]:
     """The time of each call, in turns, for about that long and at least twice each."""
     readings: dict[str, list[float]] = {}
     inner = {}

@@ -6,7 +6,7 @@ benchmark can be given as `name=value`; an unknown one is answered with the name
 examples:
   paiq bench interfaces
   paiq bench interfaces --quick
-  paiq bench interfaces --threads 1 hidden_sizes=[2048] batches=[1] --out results
+  paiq bench interfaces hidden_sizes=[2048] batches=[1] --threads 1 --out results
 """
 
 import argparse

@@ -20,6 +20,7 @@ VERBS = {
     "judge": "have predictions scored by a judge; resumes, and records every request",
     "ledger": "verify, export or merge the records of every request to a judge",
     "predict": "answer the samples of a slice with a trained run, resumable",
+    "bench": "measure speed side by side with references, in one run on this machine",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
     "compute": "analytical compute and parameters from published shapes, nothing loaded",
     "features": "run a recipe's frozen towers over its images and keep their features",
