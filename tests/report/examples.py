@@ -41,9 +41,9 @@ def picture_png(seed: int = 0, size: int = 192) -> bytes:
     image = Image.new("RGB", (size, size), (226, 221, 210))
     draw = ImageDraw.Draw(image)
     for _ in range(3):
-        x, y = random.integers(10, size - 80, 2)
+        x, y = random.integers(size // 16, size // 2, 2)
         colour = tuple(int(value) for value in random.integers(40, 220, 3))
-        draw.ellipse([x, y, x + 64, y + 64], fill=colour)
+        draw.ellipse([x, y, x + size // 3, y + size // 3], fill=colour)
     out = io.BytesIO()
     image.save(out, format="PNG")
     return out.getvalue()

@@ -23,6 +23,7 @@ VERBS = {
     "bench": "measure speed side by side with references, in one run on this machine",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
     "compute": "analytical compute and parameters from published shapes, nothing loaded",
+    "report": "tables, intervals, figures and samples of runs in one page; the paper's numbers",
     "features": "run a recipe's frozen towers over its images and keep their features",
     "train": "train an interface by a recipe, or go on with a run",
 }

@@ -69,11 +69,11 @@ def curve_figure(results: DemoResults) -> Drawing:
             if first:
                 ends.append((float(smooth[-1]), curve.method))
         last = max((curve.steps[-1] for curve in results.curves if curve.steps), default=1)
+        beyond = last * 1.03
         for height, name in _spread(ends, axes.get_ylim()):
-            axes.annotate(
-                name, (last, height), (8, 0), textcoords="offset points", va="center", color=INK
-            )
-            axes.plot([last], [height], marker="o", markersize=4, color=paint[name], clip_on=False)
+            end = next(value for value, ended in ends if ended == name)
+            axes.plot([last, beyond], [end, height], color=paint[name], linewidth=1.2)
+            axes.text(beyond * 1.005, height, name, va="center", color=INK)
         axes.set_xlabel("step")
         axes.set_title("Loss on answer tokens, training")
     return Drawing(

@@ -275,7 +275,8 @@ def _maps(maps: DemoMaps) -> list[dict[str, Any]]:
         down, across = (height / maps.update.shape[0], width / maps.update.shape[1])
         frame = {"x": column * across, "y": row * down, "width": across, "height": down}
         title = f"Allocation for patch ({row}, {column})"
-        shown.append(_map(title, allocation, "magma") | {"frame": frame})
+        most = f"at most {allocation.max():.1%} from one semantic patch (bright)"
+        shown.append(_map(title, allocation, "magma") | {"frame": frame, "range": most})
     shown.append(_map("Concentration H", maps.concentration, "viridis"))
     shown.append(_map("Update ρ", maps.update, "viridis"))
     return shown

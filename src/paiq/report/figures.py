@@ -41,18 +41,14 @@ class ForestLine:
 
 
 def compute_figure(points: Sequence[ComputePoint], dataset: str) -> Drawing:
-    """Accuracy against analytical compute; a thin line joins the routes of one backbone."""
+    """Accuracy against analytical compute; colour for the method, shape for the backbone."""
     methods = list(dict.fromkeys(point.method for point in points))
     backbones = list(dict.fromkeys(point.backbone for point in points))
     paint = colours(methods)
     with canvas(7.4, 4.4) as (figure, grid):
         axes = grid[0][0]
         for index, backbone in enumerate(backbones):
-            here = sorted(
-                (p for p in points if p.backbone == backbone), key=lambda point: point.percent
-            )
-            axes.plot([p.percent for p in here], [p.accuracy for p in here], color=LINE, zorder=1)
-            for point in here:
+            for point in (p for p in points if p.backbone == backbone):
                 axes.plot(
                     [point.percent],
                     [point.accuracy],

@@ -1,0 +1,148 @@
+"""Run folders read back: samples, predictions, scores, and what the ledgers say of the rest.
+
+A folder holds predictions/SLICE.jsonl, samples/SLICE.jsonl, scores/SLICE.jsonl and, where a judge
+was asked, judge/ROUTE.sqlite. Several runs of one group (language model) stand in one table.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from paiq.analysis.cells import SliceRecords
+from paiq.errors import ConfigError, DataError
+from paiq.judging.ledger_files import load_book
+from paiq.judging.ledger_state import Book, State
+from paiq.judging.prompts import SHIPPED
+from paiq.records import Axis, Judgment, Prediction, Sample, read_records
+
+Key = tuple[str, str, Axis]
+"""Method, sample id, axis, inside one slice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A key that ended without a score."""
+
+    failure: str
+    attempts: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSlice:
+    """One slice of one run."""
+
+    records: SliceRecords
+    images: Path
+    """Root of the samples' image paths."""
+    endings: Mapping[Key, Ending] = field(default_factory=dict)
+    sends: int | None = None
+    retries: int | None = None
+    models: frozenset[str] = frozenset()
+    """What the evaluators called themselves in accepted replies."""
+    own_templates: bool = False
+    """Whether a description template of ours was used, whose scores are not the paper's."""
+
+
+def read_runs(words: Sequence[str], *, images: Path | None = None) -> list[RunSlice]:
+    """Every slice of every run; a word is a folder, or GROUP=FOLDER."""
+    found = []
+    for word in words:
+        group, folder = _group_and_folder(word)
+        names = sorted(path.stem for path in (folder / "predictions").glob("*.jsonl"))
+        if not names:
+            raise ConfigError(
+                f"{folder} holds no predictions; a report needs predictions/SLICE.jsonl, "
+                "samples/SLICE.jsonl and scores/SLICE.jsonl (run `paiq predict` and `paiq judge`)"
+            )
+        books = _books(folder)
+        root = images or folder / "images"
+        found += [_read_slice(folder, group, name, books, root) for name in names]
+    return found
+
+
+def _group_and_folder(word: str) -> tuple[str, Path]:
+    group, equals, path = word.partition("=")
+    folder = Path(path if equals else word)
+    if not folder.is_dir():
+        raise ConfigError(f"no run folder {folder}; give a folder, or GROUP=FOLDER to name it")
+    return (group if equals and group else _group_of(folder)), folder
+
+
+def _group_of(folder: Path) -> str:
+    """The language model's name from the run's config, else the folder's own."""
+    config = folder / "run.yaml"
+    if not config.exists():
+        return folder.resolve().name
+    try:
+        values = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(f"cannot read {config}: {error}") from error
+    language = values.get("language") if isinstance(values, dict) else None
+    name = language.get("name") if isinstance(language, dict) else None
+    return str(name).rstrip("/").rsplit("/", 1)[-1] if name else folder.resolve().name
+
+
+def _books(folder: Path) -> list[Book]:
+    return [load_book(path) for path in sorted((folder / "judge").glob("*.sqlite"))]
+
+
+def _read_slice(
+    folder: Path, group: str, name: str, books: Sequence[Book], images: Path
+) -> RunSlice:
+    scores = folder / "scores" / f"{name}.jsonl"
+    records = SliceRecords(
+        group=group,
+        dataset=name,
+        samples=list(read_records(folder / "samples" / f"{name}.jsonl", Sample)),
+        predictions=list(read_records(folder / "predictions" / f"{name}.jsonl", Prediction)),
+        judgments=list(read_records(scores, Judgment)) if scores.exists() else [],
+    )
+    covering = [book for book in books if any(key[0] == name for key in book.expected)]
+    if not covering:
+        return RunSlice(records=records, images=images)
+    book = _book_behind(records, covering, scores)
+    wanted = [item for item in book.wanted() if item.slice == name]
+    sends = [book.key(item.key).sends.total() for item in wanted]
+    ours = {digest for origin, digest in SHIPPED.values() if origin == "ours"}
+    return RunSlice(
+        records=records,
+        images=images,
+        endings={
+            (item.method, item.sample_id, item.axis): Ending(
+                failure=str(book.key(item.key).terminal[book.primary]),
+                attempts=tuple(book.key(item.key).attempts),
+            )
+            for item in wanted
+            if book.state(item.key) is State.TERMINAL
+        },
+        sends=sum(sends),
+        retries=sum(count - 1 for count in sends if count > 1),
+        models=frozenset(book.models),
+        own_templates=any(item.template_sha256 in ours for item in wanted),
+    )
+
+
+def _book_behind(records: SliceRecords, books: Sequence[Book], scores: Path) -> Book:
+    """The ledger that the score file was written from; a file that fits none is stale."""
+    written = Counter(_identity(judgment) for judgment in records.judgments)
+    for book in books:
+        told = Counter(_identity(j) for item, j in book.scores() if item.slice == records.dataset)
+        if told == written:
+            return book
+    raise DataError(
+        f"{scores} does not hold what its ledger says; run `paiq judge` again, which rewrites it"
+    )
+
+
+def _identity(judgment: Judgment) -> tuple[str, str, str, int, str]:
+    return (
+        judgment.method,
+        judgment.sample_id,
+        judgment.axis,
+        judgment.score,
+        judgment.evaluator,
+    )
