@@ -17,6 +17,7 @@ from paiq.errors import ConfigError, suggest
 VERBS = {
     "data": "list the data formats; check a data set; export it as plain files",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
+    "import": "take the predictions of another program into a run, to be judged like our own",
     "judge": "have predictions scored by a judge; resumes, and records every request",
     "ledger": "verify, export or merge the records of every request to a judge",
     "predict": "answer the samples of a slice with a trained run, resumable",
