@@ -9,7 +9,7 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from paiq.errors import ConfigError
-from paiq.interfaces.rotation import Factors, Rotation, dense_is_cheaper
+from paiq.interfaces.rotation import Factors, NormalFactors, Rotation, dense_is_cheaper
 
 
 def rotation_of(width, *, size=0.3, dtype=torch.float64, seed=0):
@@ -216,8 +216,19 @@ def test_the_orthogonality_error_sees_a_matrix_that_is_not_orthogonal():
     assert rotation.orthogonality_error() > 1e-3
 
 
-def test_factors_solve_with_the_transpose_too():
-    weight = rotation_of(9).weight.detach()
+@pytest.mark.parametrize("kind", [Factors, NormalFactors])
+@pytest.mark.parametrize("size", [0.0, 0.3, 4.0])
+def test_factors_multiply_by_the_rotation_and_its_transpose(kind, size):
+    weight = rotation_of(9, size=size).weight.detach()
     Q, given = printed(weight), torch.randn(9, 4, dtype=torch.float64)
-    got = Factors.of(weight).times(given, transposed=True)
-    torch.testing.assert_close(got, Q.mT @ given, rtol=1e-10, atol=1e-12)
+    factors = kind.of(weight)
+    for transposed, matrix in {False: Q, True: Q.mT}.items():
+        got = factors.times(given, transposed=transposed)
+        torch.testing.assert_close(got, matrix @ given, rtol=1e-10, atol=1e-12)
+
+
+def test_normal_factors_are_given_up_where_they_lose_accuracy():
+    weight = rotation_of(200, size=0.02, dtype=torch.float32).weight.detach()
+    assert NormalFactors.of(weight) is not None
+    assert NormalFactors.of(weight * 1e5) is None
+    assert NormalFactors.of(torch.full_like(weight, float("nan"))) is None

@@ -16,15 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from paiq.interfaces import INTERFACES, available, split_settings
+    from paiq.interfaces import INTERFACES, available, describe, split_settings
 
-    names = [args.name] if args.name else available()
+    if args.name:
+        print(describe(args.name, args.hidden_size))
+        return 0
     print(f"{'name':<12}{'tokens':>7}{'parameters':>14}   at hidden size {args.hidden_size}")
-    for name in names:
+    for name in available():
         kind = INTERFACES[name]
         sizes, options = split_settings(name, {"hidden_size": args.hidden_size})
         count = kind.count_parameters(sizes, options)
         print(f"{name:<12}{kind.count_tokens(sizes, options):>7}{count:>14,}   {kind.equation}")
-    if args.name:
-        print(f"\n{INTERFACES[args.name].__doc__}")
     return 0

@@ -39,6 +39,20 @@ def split_settings(name: str, settings: dict[str, Any]) -> tuple[Sizes, Any]:
     )
 
 
+def describe(name: str, hidden_size: int) -> str:
+    """Equations, tokens, parameters as the paper splits them, and options with their defaults."""
+    kind = INTERFACES[name]
+    sizes, options = split_settings(name, {"hidden_size": hidden_size})
+    groups = kind.parameter_groups(sizes, options)
+    lines = [f"{name}: {kind.__doc__}", ""]
+    lines += [f"  {line}" for line in kind.equations or (kind.equation,)]
+    lines += ["", f"tokens {kind.count_tokens(sizes, options)}; at hidden size {hidden_size}:"]
+    lines += [f"  {group:<16}{count:>14,}" for group, count in groups.items()]
+    lines += [f"  {'parameters':<16}{sum(groups.values()):>14,}"]
+    chosen = ", ".join(f"{key}={value}" for key, value in vars(options).items())
+    return "\n".join([*lines, "", f"options: {chosen or 'none'}"])
+
+
 __all__ = [
     "INTERFACES",
     "Fused",
@@ -47,5 +61,6 @@ __all__ = [
     "Trace",
     "available",
     "create",
+    "describe",
     "split_settings",
 ]

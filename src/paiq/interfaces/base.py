@@ -66,7 +66,9 @@ class Interface(nn.Module, ABC):
     name: ClassVar[str]
     """The exact name in the registry and in the tables."""
     equation: ClassVar[str]
-    """One or two lines of plain text, shown by `paiq interfaces NAME`."""
+    """One line of plain text, shown in the list of `paiq interfaces`."""
+    equations: ClassVar[tuple[str, ...]] = ()
+    """All of it, line by line, shown by `paiq interfaces NAME`; empty where one line says all."""
     Options: ClassVar[type] = NoOptions
 
     check_finite: bool | None = None

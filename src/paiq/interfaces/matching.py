@@ -281,7 +281,8 @@ def _inside(gradient: Tensor, factor: Tensor, clip: float) -> Tensor:
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
-    return torch.bmm(matrix, vector.unsqueeze(2)).squeeze(2)
+    # A row vector times the transpose: many times faster on CPU than the column form.
+    return torch.bmm(vector.unsqueeze(1), matrix.mT).squeeze(1)
 
 
 def _row_products(a: Tensor, b: Tensor) -> Tensor:

@@ -35,11 +35,26 @@ class PaiqOptions(MatchingRule):
             raise ConfigError(f"scale must lie in (0, 1), got {self.scale}")
 
 
+CONTENT = "D = X_d P_d^T + 1 b_d^T,   S = X_s P_s^T + 1 b_s^T"
+MATCHING = (
+    "C_ji = [1 - norm(W_d d_j) . norm(W_s s_i)]_+,   K = -C / temperature",
+    "from beta = 0, iterations times:   alpha_j = clip(-LSE_i(K_ji + beta_i))",
+    "                                  beta_i = clip(-LSE_j(K_ji + alpha_j))",
+    "T = exp(min(K + alpha + beta, 0)),   Pi_ji = T_ji / (sum_i T_ji + stabilizer)",
+)
+
+
 class Paiq(Interface):
     """Patch-aligned semantic injection through a shared rotation."""
 
     name: ClassVar[str] = "paiq"
     equation: ClassVar[str] = "Z = D + 0.6 (Pi S - D) Q^T,  Q = (I - A/2)^-1 (I + A/2)"
+    equations: ClassVar[tuple[str, ...]] = (
+        CONTENT,
+        *MATCHING,
+        "A = W_Q - W_Q^T,   Q = (I - A/2)^-1 (I + A/2)",
+        "Z = D + scale (Pi S - D) Q^T",
+    )
     Options: ClassVar[type] = PaiqOptions
     rotates: ClassVar[bool] = True
 
@@ -186,6 +201,7 @@ class Pai(Paiq):
 
     name: ClassVar[str] = "pai"
     equation: ClassVar[str] = "Z = D + 0.6 (Pi S - D)"
+    equations: ClassVar[tuple[str, ...]] = (CONTENT, *MATCHING, "Z = D + scale (Pi S - D)")
     rotates: ClassVar[bool] = False
 
 

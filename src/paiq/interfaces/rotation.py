@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from paiq.interfaces.precision import full_precision, refuse_second_order, working_dtype
 
+RESIDUAL_LIMIT = 16.0  # in units of rounding, what LU leaves behind too
 SOLVE_COST = 2.0  # a triangular solve against a product of as many operations, as measured
 
 
@@ -43,6 +44,39 @@ class Factors:
     def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
         solved = torch.linalg.lu_solve(self.lu, self.pivots, columns, adjoint=transposed)
         return solved.mul_(2).sub_(columns)
+
+
+@dataclass(frozen=True)
+class NormalFactors:
+    """Cholesky factor of M^T M = I - A^2/4, which commutes with M: M^-1 = (M^T M)^-1 M^T.
+
+    Products and a factorisation without pivots, which GPUs do many times faster than LU. It
+    squares the condition number, hence `of` measures a residual and gives None where it is lost.
+    """
+
+    half: Float[Tensor, "d d"]
+    """A/2."""
+    lower: Float[Tensor, "d d"]
+
+    @classmethod
+    def of(cls, weight: Tensor) -> "NormalFactors | None":
+        half = (weight - weight.mT).div_(2)
+        gram = half.mT @ half
+        gram.diagonal().add_(1)
+        lower, failed = torch.linalg.cholesky_ex(gram)
+        factors = cls(half, lower)
+        given = _random_vector(weight).unsqueeze(1)
+        solved = factors.solve(given, transposed=False)
+        residual = solved - half @ solved - given
+        limit = RESIDUAL_LIMIT * torch.finfo(weight.dtype).eps * given.norm()
+        return factors if bool((failed == 0) & (residual.norm() <= limit)) else None
+
+    def solve(self, columns: Tensor, *, transposed: bool) -> Tensor:
+        right = torch.addmm(columns, self.half, columns, alpha=-1 if transposed else 1)
+        return torch.cholesky_solve(right, self.lower)
+
+    def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
+        return self.solve(columns, transposed=transposed).mul_(2).sub_(columns)
 
 
 @dataclass(frozen=True)
@@ -92,6 +126,12 @@ def dense_is_cheaper(width: int, columns: int) -> bool:
     return SOLVE_COST * width + columns < SOLVE_COST * columns
 
 
+def factorise(weight: Float[Tensor, "d d"]) -> Factors | NormalFactors:
+    """The cheapest factors that are accurate on this device."""
+    quick = NormalFactors.of(weight) if weight.is_cuda else None
+    return quick or Factors.of(weight)
+
+
 class _Cache:
     """What was computed from one state of one weight, for as long as that state lasts.
 
@@ -104,7 +144,7 @@ class _Cache:
         self._weight: weakref.ref[Tensor] | None = None
         self._vector = torch.empty(0)
         self._probe = torch.empty(0)
-        self._factors: Factors | None = None
+        self._factors: Factors | NormalFactors | None = None
         self._dense: Dense | None = None
 
     def __reduce__(self) -> tuple[type["_Cache"], tuple[()]]:
@@ -113,11 +153,11 @@ class _Cache:
     def rotator(self, weight: Tensor, dtype: torch.dtype, *, dense: bool) -> Rotator:
         return self.dense(weight, dtype) if dense else self.factors(weight, dtype)
 
-    def factors(self, weight: Tensor, dtype: torch.dtype) -> Factors:
+    def factors(self, weight: Tensor, dtype: torch.dtype) -> Factors | NormalFactors:
         self._refresh(weight, dtype)
         if self._factors is None:
             with torch.inference_mode(False), torch.no_grad():
-                self._factors = Factors.of(weight.detach().to(dtype))
+                self._factors = factorise(weight.detach().to(dtype))
         return self._factors
 
     def dense(self, weight: Tensor, dtype: torch.dtype) -> Dense:
