@@ -1,12 +1,14 @@
 import hashlib
 
 import pytest
+from PIL import Image
 
 from paiq.cli.main import main
 from paiq.data import open_source
-from paiq.data.export import export
+from paiq.data.export import export, keep
 from paiq.data.opening import DataConfig
 from paiq.errors import DataError
+from paiq.records import Sample, read_records
 
 
 def test_samples_come_back_with_the_same_bytes_from_every_kind_of_source(make, rows, picture):
@@ -52,6 +54,33 @@ def test_a_name_that_leaves_the_folder_is_refused(make):
     with pytest.raises(DataError, match=r"no path inside"):
         export(open_source(f"llava:{make.llava(2)}"), make.root / "run", "../../up")
     assert not (make.root / "run").exists()
+
+
+class Made:
+    """A source without files, as a generated world is."""
+
+    name = "made"
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+    def image(self, sample):
+        return Image.new("RGB", (4, 4))
+
+
+def test_what_a_judge_needs_is_kept_for_files_and_for_made_samples(make, picture):
+    source = open_source(f"llava:{make.llava(3)}")
+    run = make.root / "run"
+    kept = list(read_records(keep(source, run, "files"), Sample))
+    assert [(run / sample.image).read_bytes() for sample in kept] == [picture(n) for n in range(3)]
+    made = Made([source[n] for n in range(3)])
+    assert list(read_records(keep(made, run, "made"), Sample)) == made.samples
 
 
 def test_the_verb_writes_into_a_run(make, capsys):

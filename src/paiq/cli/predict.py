@@ -1,7 +1,7 @@
 """Answer the samples of a slice with a trained run: greedy, exact text, resumable.
 
 The answers go to RUN/predictions/SLICE.jsonl, one line per sample in the slice's order, and the
-samples to RUN/samples/SLICE.jsonl, where a judge finds them. While the answers grow their file is
+samples to RUN/samples/SLICE.jsonl with their pictures in RUN/images, where a judge finds them. While the answers grow their file is
 called .partial; the same command goes on after the last whole line. Features of the images are
 kept in the run's feature store and shared by every run with these towers.
 
@@ -51,15 +51,15 @@ def run(args: argparse.Namespace) -> int:
     )
     predictor = Predictor.load(folder.model, config, method=args.method)
     for chosen in slices:
-        _predict(folder, predictor, chosen, f"{args.name or chosen.file_name}.jsonl")
+        _predict(folder, predictor, chosen, args.name or chosen.file_name)
     return 0
 
 
 def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name: str) -> None:
     from paiq.cli.features import build
     from paiq.config import override
+    from paiq.data.export import keep
     from paiq.progress import progress
-    from paiq.records import write_records
     from paiq.training import FeaturePlan, here, open_samples
 
     trained = folder.read_run()
@@ -68,9 +68,10 @@ def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name:
     if run.features.store:
         build(plan, here())
     samples = plan.samples.source
-    write_records(folder.samples / name, (samples[index] for index in range(len(samples))))
+    with progress(f"samples of {chosen.text}", len(samples)) as report:
+        keep(samples, folder.samples.parent, name, report=report)
     vision = plan.stored if run.features.store else plan.pixels
-    path = folder.predictions / name
+    path = folder.predictions / f"{name}.jsonl"
     with progress(f"{trained.name} {chosen.text}", len(samples)) as report:
         made = predictor.into(path, samples, vision, report)
     print(f"{made} new answers, {len(samples)} in {path}")

@@ -12,6 +12,7 @@ from PIL import Image
 
 from paiq.data.images import inside, read_image
 from paiq.data.opening import Selection
+from paiq.data.source import SampleSource
 from paiq.files import write_atomically
 from paiq.progress import Report, silent
 from paiq.records import Sample, write_records
@@ -33,6 +34,18 @@ def export(source: Selection, folder: Path, name: str, *, report: Report = silen
         samples.append(replace(sample, image=_picture(source, sample, folder)))
         report(index + 1)
     write_records(path, samples)
+    return path
+
+
+def keep(source: SampleSource, folder: Path, name: str, *, report: Report = silent) -> Path:
+    """The file of the samples beside a run's predictions, with what a judge needs of each.
+
+    Pictures of files are copied, because a row of a table cannot be sent; a made world has none.
+    """
+    if isinstance(source, Selection):
+        return export(source, folder, name, report=report)
+    path = inside(folder, f"samples/{name}.jsonl")
+    write_records(path, (source[index] for index in range(len(source))))
     return path
 
 
