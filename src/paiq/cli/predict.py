@@ -1,9 +1,10 @@
 """Answer the samples of a slice with a trained run: greedy, exact text, resumable.
 
 The answers go to RUN/predictions/SLICE.jsonl, one line per sample in the slice's order, and the
-samples to RUN/samples/SLICE.jsonl with their pictures in RUN/images, where a judge finds them. While the answers grow their file is
-called .partial; the same command goes on after the last whole line. Features of the images are
-kept in the run's feature store and shared by every run with these towers.
+samples to RUN/samples/SLICE.jsonl with their pictures in RUN/images, where a judge finds them.
+While the answers grow their file is called .partial; the same command goes on after the last whole
+line. Features of the images are kept in the run's feature store and shared by every run with these
+towers.
 
 examples:
   paiq predict runs/world/paiq --slice world/test:200
