@@ -108,6 +108,12 @@ def test_shared_images_are_counted_once():
     assert coverage(cells_of(FULL, samples=shared).values()).distinct_images == 2
 
 
+def test_images_of_two_datasets_are_not_one_because_their_names_are():
+    one = collect(slice_records(FULL))
+    two = collect(slice_records(FULL, dataset="birds"))
+    assert coverage([*one, *two]).distinct_images == 6
+
+
 def test_two_runs_cannot_claim_one_cell():
     cells = collect(slice_records(FULL))
     with pytest.raises(DataError, match="two runs give the cell tiny/pets/paiq"):

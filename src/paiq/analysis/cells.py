@@ -87,6 +87,7 @@ class Coverage:
     pending: int
     empty_candidates: int
     distinct_images: int
+    """Counted in each dataset on its own."""
     records: int
     """Samples of the slices, each once per slice."""
     sends: int | None = None
@@ -165,7 +166,7 @@ def coverage(
         terminal=ended,
         pending=expected - scored.total() - sum(ended.values()),
         empty_candidates=sum(len(cell.empty) for cell in listed),
-        distinct_images=len({image for _, _, image in slices}),
+        distinct_images=len({(dataset, image) for dataset, _, image in slices}),
         records=len(slices),
         sends=sends,
         retries=retries,

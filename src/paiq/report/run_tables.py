@@ -23,6 +23,8 @@ from paiq.report.comparison_tables import Comparison, Key
 from paiq.report.tables import Cell, Table, cells
 
 THRESHOLD = 80
+MOST_PAIRS = 12
+"""Score pairs of empty outputs shown one by one; the rest are added up in a row."""
 
 
 def comparison_of(found: Cells, ours: str, methods: Sequence[str] = ()) -> Comparison:
@@ -214,15 +216,20 @@ def empty_table(found: Cells) -> Table | None:
     counts = empty_outputs(found.values())
     if not counts:
         return None
+    common = list(counts.items())[:MOST_PAIRS]
+    rows = [
+        cells("unscored" if a is None else a, "unscored" if h is None else h, f"{n:,}")
+        for (a, h), n in common
+    ]
+    others = sum(counts.values()) - sum(n for _, n in common)
+    if others:
+        rows.append(cells(f"{len(counts) - len(common):,} other pairs", "", f"{others:,}"))
+    rows.append(cells("all", "", f"{sum(counts.values()):,}"))
     return Table(
         name="empty-outputs",
         caption="Scores that empty or blank candidates received. They stay in the means.",
         header=("Accuracy", "Hallucination", "Candidates"),
-        rows=tuple(
-            cells("unscored" if a is None else a, "unscored" if h is None else h, f"{n:,}")
-            for (a, h), n in counts.items()
-        ),
-        text_columns=0,
+        rows=tuple(rows),
     )
 
 
