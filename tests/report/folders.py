@@ -14,19 +14,28 @@ DIGEST = "a" * 64
 
 
 def write_run(
-    folder, methods=("paiq", "spatial", "semantic"), *, dataset="pets", count=12, text="a cat {}"
+    folder,
+    methods=("paiq", "spatial", "semantic"),
+    *,
+    dataset="pets",
+    count=12,
+    text="a cat {}",
+    families=("vqa",),
 ):
-    """Samples with a picture each (the first two share one), answers, scores of both axes."""
+    """Samples with a picture each (the first two share one), answers, scores of both axes.
+
+    The families take turns.
+    """
     (folder / "images").mkdir(parents=True, exist_ok=True)
     samples = []
     for index in range(count):
-        name = f"{max(1, index)}.png"
-        (folder / "images" / name).write_bytes(picture_png(index, 64))
+        name = f"images/{max(1, index)}.png"
+        (folder / name).write_bytes(picture_png(index, 64))
         samples.append(
             Sample(
                 id=f"{dataset}-{index:03d}",
                 image=name,
-                family="vqa",
+                family=families[index % len(families)],
                 turns=(Turn(prompt="Which animal?"),),
                 question="Which animal is it?",
                 options=("cat", "dog"),

@@ -161,7 +161,7 @@ def test_a_hostile_method_name_is_inert_in_every_file(tmp_path):
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "http://127.0.0.1/a.png"])
 def test_no_picture_from_outside_the_folder_is_shown(tmp_path, name):
     folder = write_run(tmp_path / "tiny", count=3)
-    (tmp_path / "secret.png").write_bytes((folder / "images" / "1.png").read_bytes())
+    (tmp_path / "secret.png").write_bytes((folder / "images/1.png").read_bytes())
     path = folder / "samples" / "pets.jsonl"
     write_records(path, [dataclasses.replace(s, image=name) for s in read_records(path, Sample)])
     page = assert_self_contained(report_of(folder).document.page)
@@ -182,6 +182,26 @@ def test_runs_of_one_group_are_compared_and_groups_are_scaled(tmp_path):
     assert len(found["paired"].rows) == 4
     assert {"accuracy-compute", "paired-intervals"} <= {d.name for d in report.document.drawings}
     assert "1,881,825,088" in report.document.page
+
+
+def test_descriptions_and_questions_of_one_slice_are_two_data_sets(tmp_path):
+    folder = write_run(
+        tmp_path / "tiny", methods=("paiq", "pai"), families=("description", "vqa"), count=7
+    )
+    samples = list(read_records(folder / "samples" / "pets.jsonl", Sample))
+    keep_ledger(folder, "pets", judgments(samples, ["paiq", "pai"]), refused={3})
+    report = report_of(folder, samples=9)
+    rows = {row[1].text: row for row in tables_of(report)["coverage"].rows}
+    assert [rows[name][2].text for name in ("pets descriptions", "pets questions", "")] == [
+        "16",
+        "12",
+        "28",
+    ]
+    assert report.coverage.terminal == {"refused": 1}
+    assert report.coverage.sends == 28
+    main = tables_of(report)["main"]
+    assert [title for title, _ in main.groups] == ["", "pets descriptions", "pets questions"]
+    assert main.rows[1][4].text == "incomplete" or main.rows[2][4].text == "incomplete"
 
 
 def test_the_group_is_the_language_model_of_the_run(tmp_path):

@@ -1,12 +1,13 @@
 """Run folders read back: samples, predictions, scores, and what the ledgers say of the rest.
 
-A folder holds predictions/SLICE.jsonl, samples/SLICE.jsonl, scores/SLICE.jsonl and, where a judge
-was asked, judge/ROUTE.sqlite. Several runs of one group (language model) stand in one table.
+A folder holds predictions/SLICE.jsonl, samples/SLICE.jsonl, scores/SLICE.jsonl, pictures under
+images/ and, where a judge was asked, judge/ROUTE.sqlite. Several runs of one group (language
+model) stand in one table. A slice that holds descriptions and questions becomes two data sets.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from paiq.errors import ConfigError, DataError
 from paiq.judging.ledger_files import load_book
 from paiq.judging.ledger_state import Book, State
 from paiq.judging.prompts import SHIPPED
-from paiq.records import Axis, Judgment, Prediction, Sample, read_records
+from paiq.records import Axis, Family, Judgment, Prediction, Sample, read_records
 
 Key = tuple[str, str, Axis]
 """Method, sample id, axis, inside one slice."""
+FAMILY_NAMES: Mapping[Family, str] = {"description": "descriptions", "vqa": "questions"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,8 @@ class RunSlice:
     images: Path
     """Root of the samples' image paths."""
     endings: Mapping[Key, Ending] = field(default_factory=dict)
-    sends: int | None = None
-    retries: int | None = None
+    sends: Mapping[Key, int] | None = None
+    """How often each key was sent; None where no ledger was kept."""
     models: frozenset[str] = frozenset()
     """What the evaluators called themselves in accepted replies."""
     own_templates: bool = False
@@ -59,8 +61,9 @@ def read_runs(words: Sequence[str], *, images: Path | None = None) -> list[RunSl
                 "samples/SLICE.jsonl and scores/SLICE.jsonl (run `paiq predict` and `paiq judge`)"
             )
         books = _books(folder)
-        root = images or folder / "images"
-        found += [_read_slice(folder, group, name, books, root) for name in names]
+        for name in names:
+            whole = _read_slice(folder, group, name, books, images or folder)
+            found += _by_family(whole)
     return found
 
 
@@ -106,7 +109,6 @@ def _read_slice(
         return RunSlice(records=records, images=images)
     book = _book_behind(records, covering, scores)
     wanted = [item for item in book.wanted() if item.slice == name]
-    sends = [book.key(item.key).sends.total() for item in wanted]
     ours = {digest for origin, digest in SHIPPED.values() if origin == "ours"}
     return RunSlice(
         records=records,
@@ -119,11 +121,45 @@ def _read_slice(
             for item in wanted
             if book.state(item.key) is State.TERMINAL
         },
-        sends=sum(sends),
-        retries=sum(count - 1 for count in sends if count > 1),
+        sends={
+            (item.method, item.sample_id, item.axis): book.key(item.key).sends.total()
+            for item in wanted
+        },
         models=frozenset(book.models),
         own_templates=any(item.template_sha256 in ours for item in wanted),
     )
+
+
+def _by_family(part: RunSlice) -> list[RunSlice]:
+    """The same records, a data set for each family: their scores mean different things."""
+    records = part.records
+    families = {sample.id: sample.family for sample in records.samples}
+    if len(set(families.values())) < 2:
+        return [part]
+    lost = [p.sample_id for p in records.predictions if p.sample_id not in families]
+    lost += [j.sample_id for j in records.judgments if j.sample_id not in families]
+    if lost:
+        raise DataError(f"{records.dataset}: a record for unknown sample {lost[0]!r}")
+    found = []
+    for family in dict.fromkeys(families.values()):
+        own = {key for key, kind in families.items() if kind == family}
+        found.append(
+            replace(
+                part,
+                records=replace(
+                    records,
+                    dataset=f"{records.dataset} {FAMILY_NAMES[family]}",
+                    samples=[sample for sample in records.samples if sample.id in own],
+                    predictions=[p for p in records.predictions if p.sample_id in own],
+                    judgments=[j for j in records.judgments if j.sample_id in own],
+                ),
+                endings={key: end for key, end in part.endings.items() if key[1] in own},
+                sends=None
+                if part.sends is None
+                else {key: count for key, count in part.sends.items() if key[1] in own},
+            )
+        )
+    return found
 
 
 def _book_behind(records: SliceRecords, books: Sequence[Book], scores: Path) -> Book:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="a folder, or GROUP=FOLDER")
     parser.add_argument("--paper", action="store_true", help="the published tables, recomputed")
     parser.add_argument("--out", type=Path, help="folder to write (one run: RUN/report)")
-    parser.add_argument("--images", type=Path, help="root of the samples' images (RUN/images)")
+    parser.add_argument("--images", type=Path, help="where image paths start (default RUN)")
     parser.add_argument("--ours", default="paiq", help="compared with the others (default paiq)")
     parser.add_argument("--spatial", default="spatial", help="the spatial single encoder's name")
     parser.add_argument("--semantic", default="semantic", help="the semantic single encoder's")

@@ -110,12 +110,13 @@ def _joined(parts: Sequence[tuple[RunSlice, list[CellScores]]]) -> Coverage:
     for part, _ in parts:
         for ending in part.endings.values():
             terminal[ending.failure] = terminal.get(ending.failure, 0) + 1
-    known = [part for part, _ in parts if part.sends is not None]
+    kept = [part.sends for part, _ in parts if part.sends is not None]
+    sends = [count for counts in kept for count in counts.values()]
     return coverage(
         [cell for _, cells in parts for cell in cells],
         terminal=dict(sorted(terminal.items())),
-        sends=sum(part.sends or 0 for part in known) if known else None,
-        retries=sum(part.retries or 0 for part in known) if known else None,
+        sends=sum(sends) if kept else None,
+        retries=sum(count - 1 for count in sends if count > 1) if kept else None,
     )
 
 
