@@ -20,8 +20,6 @@ GROWTH = 1.05
 COOLDOWN_SECONDS = 15.0
 SLOW = 2.0
 """A round this many times slower than the quickest one means that the server queues."""
-DRIFT = 1.02
-"""The quickest round is forgotten by this factor per round, so that a busier day can count."""
 
 OUTAGE = frozenset(
     {
@@ -100,9 +98,10 @@ class Concurrency:
             self._set(min(self.ceiling, self._exact * factor), "clean round")
 
     def _is_slow(self, took: float) -> bool:
-        slow = took > SLOW * self._quickest
-        self._quickest = min(self._quickest * DRIFT, took)
-        return slow
+        if self.limit == 1:
+            self._quickest = took  # alone, nothing queues: this is simply its pace now
+        self._quickest = min(self._quickest, took)
+        return took > SLOW * self._quickest
 
     def _cut(self, reason: str) -> None:
         self._slow_start = False

@@ -115,11 +115,12 @@ class Runner:
         self._total, self._started = len(works), self._clock.monotonic()
         try:
             while self._tasks or not (self.ended or self._idle()):
+                # Cleared before looking: whatever happens from here on wakes us again.
+                self._wake.clear()
                 wait = self._wait()
                 if wait <= 0:
                     self._launch(self._next())
                 else:
-                    self._wake.clear()
                     await self._clock.wait(self._wake, wait)
         finally:
             for task in self._tasks:
