@@ -298,7 +298,7 @@ def test_a_torn_log_leaves_a_good_prefix_or_is_refused(path, tmp_path):
     log = killed_while_writing(path)
     main, tail = path.read_bytes(), log.read_bytes()
     whole = None
-    for cut in [*range(1, 600, 37), *range(600, len(tail), 4999)]:
+    for cut in [*range(1, 600, 97), *range(600, len(tail), 9999)]:
         torn = tmp_path / f"torn-{cut}" / path.name
         torn.parent.mkdir()
         torn.write_bytes(main)

@@ -140,6 +140,11 @@ class Breaker:
     def is_open(self) -> bool:
         return self.open_since is not None
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last answer was none."""
+        return self._failures > 0
+
     def wait(self) -> float:
         """Seconds until a request may go out; infinity while a probe is under way."""
         if self._probe_at is None:

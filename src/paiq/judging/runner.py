@@ -171,8 +171,8 @@ class Runner:
     def _takes_fresh(self) -> bool:
         if not self._fresh or not self._later:
             return bool(self._fresh)
-        # A probe risks the first send of a key rather than the last of another.
-        return self.breaker.is_open or self._later[0][0] > self._clock.monotonic()
+        # While the server is in doubt, the first sends of many are risked, not the last of a few.
+        return self.breaker.in_doubt or self._later[0][0] > self._clock.monotonic()
 
     # One send
 
