@@ -6,7 +6,6 @@ time. The points are wrapped around the product from outside: it knows nothing o
 
 import asyncio
 import os
-import resource
 import signal
 import sqlite3
 import sys
@@ -116,8 +115,6 @@ def arm(fuse):
 def main(folder, url, count, options):
     """Runs to the end and exits with the code of the command."""
     arm(Fuse(options.get("failpoint")))
-    if "largest_file" in options:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (options["largest_file"],) * 2)
     route = route_to(url, **options.get("route", {}))
     wanted = plan(Path(folder), route, jobs(count))
     try:
