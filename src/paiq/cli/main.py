@@ -23,6 +23,7 @@ VERBS = {
     "predict": "answer the samples of a slice with a trained run, resumable",
     "bench": "measure speed side by side with references, in one run on this machine",
     "world": "look at the embedded world, examine its frozen parts, or pretrain them anew",
+    "export": "write a trained model as one self-contained folder",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
     "compute": "analytical compute and parameters from published shapes, nothing loaded",
     "report": "tables, intervals, figures and samples of runs in one page; the paper's numbers",

@@ -21,6 +21,8 @@ _HOMES = {
     "Rendered": "prompts",
     "collate": "prompts",
     "save_interface": "checkpoint",
+    "export_merged": "export",
+    "write_card": "card",
 }
 __all__ = sorted(_HOMES)
 

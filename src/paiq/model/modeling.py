@@ -4,12 +4,15 @@ Axes     B batch, T positions, n / m tokens of a stream, c / k its channels, d h
          V vocabulary
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModel, AutoModelForImageTextToText, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutputWithPooling, ModelOutput
 
@@ -69,21 +72,29 @@ class PaiqForConditionalGeneration(PaiqPreTrainedModel, GenerationMixin):
         return self.model.get_image_features(pixel_values, pixel_values_semantic, **kwargs)
 
     @property
-    def interface(self) -> nn.Module:
-        """The only trainable part."""
+    def interface(self) -> Any:
+        """The only trainable part: an `Interface`, or its folded form."""
         return self.model.interface
 
     @property
     def num_image_tokens(self) -> int:
         return self.config.num_image_tokens
 
-    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
-        super().gradient_checkpointing_enable(*args, **kwargs)
-        self.train(self.training)  # the language model's mode depends on it
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Recomputes the language model's layers in the backward pass; towers have none."""
+        options = {"use_reentrant": False, **(gradient_checkpointing_kwargs or {})}
+        self._checkpoint_layers(True, partial(checkpoint, **options))
 
     def gradient_checkpointing_disable(self) -> None:
-        super().gradient_checkpointing_disable()
-        self.train(self.training)
+        self._checkpoint_layers(False, checkpoint)
+
+    def _checkpoint_layers(self, enable: bool, how: Callable[..., Any]) -> None:
+        self.model.language_model._set_gradient_checkpointing(
+            enable=enable, gradient_checkpointing_func=how
+        )
+        self.train(self.training)  # the language model's mode depends on it
 
     def logits(self, hidden: Float[Tensor, "... d"]) -> Float[Tensor, "... V"]:
         """The language model's own logits, soft caps and scales included."""
