@@ -162,16 +162,17 @@ def test_a_merged_folder_needs_nothing_else(family, towers, tmp_path, dtype, mak
     assert str(tmp_path) not in (tmp_path / "merged" / "config.json").read_text()
 
 
-def test_the_folded_export_makes_the_same_tokens(trained, tmp_path, make_features):
-    model = trained()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("interface", ["paiq", "pai", "concat"])
+def test_the_folded_export_makes_the_same_tokens(
+    trained, tmp_path, make_features, interface, dtype
+):
+    model = trained(interface=interface, dtype=dtype).eval()
     export_merged(model, tmp_path / "folded", folded=True)
-    again = AutoModelForImageTextToText.from_pretrained(tmp_path / "folded")
-    torch.testing.assert_close(
-        again.model.fuse(*make_features(2).values()).tokens,
-        model.model.fuse(*make_features(2).values()).tokens,
-        rtol=1e-4,
-        atol=1e-4,
-    )
+    again = AutoModelForImageTextToText.from_pretrained(tmp_path / "folded", dtype=dtype)
+    tokens = [m.model.fuse(*make_features(2).values()).tokens for m in (again, model)]
+    torch.testing.assert_close(*tokens, rtol=1e-4, atol=1e-4)
+    assert again.model.language_model.dtype == dtype
 
 
 def test_a_merged_folder_that_lost_a_weight_is_refused(trained, tmp_path):

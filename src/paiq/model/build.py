@@ -117,7 +117,6 @@ def load_processor(
         for stream in ("spatial", "semantic")
     }
     tokenizer, language = renderer.tokenizer, renderer.language
-    tokenizer.padding_side = "left"
     return PaiqProcessor(
         PaiqImageProcessor(**streams),
         tokenizer,

@@ -16,6 +16,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, ModelOutpu
 
 from paiq.errors import ConfigError
 from paiq.interfaces import Fused, create
+from paiq.interfaces.folding import Folded
+from paiq.interfaces.paiq import Paiq
 from paiq.model.configuration import PaiqConfig
 from paiq.model.losses import IGNORED
 from paiq.model.placing import check_placeholders, pack_prompt, unpack_prompt
@@ -80,8 +82,7 @@ class PaiqModel(PaiqPreTrainedModel):
         self.semantic_tower = Tower(
             fresh_encoder(config.semantic_config), config.selection("semantic")
         )
-        interface = create(config.interface, **config.interface_settings())
-        self.interface = interface.fold() if config.folded else interface
+        self.interface = _unfilled_interface(config)
         self.language_model = AutoModel.from_config(config.text_config)
         self.post_init()
         self.freeze()
@@ -246,3 +247,11 @@ def prompt_positions(
     if labels is None:
         return mask
     return mask & ((labels != IGNORED).cumsum(dim=1) == 0)
+
+
+def _unfilled_interface(config: PaiqConfig) -> nn.Module:
+    interface = create(config.interface, **config.interface_settings())
+    if config.folded and isinstance(interface, Paiq):
+        # Its tensors come from the checkpoint; folding first weights would cost a QR and a solve.
+        return Folded(interface.sizes, interface.options)
+    return interface

@@ -61,6 +61,13 @@ class PaiqConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         self.tie_word_embeddings = bool(self._text.tie_word_embeddings)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As the parent's, without the places of the parts' folders on this machine."""
+        values = super().to_dict()
+        for part in (values, *(values[name] for name in DEFAULTS)):
+            part.pop("_name_or_path", None)
+        return values
+
     @property
     def _text(self) -> Any:
         return self.text_config

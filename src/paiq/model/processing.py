@@ -54,6 +54,7 @@ class PaiqProcessor(ProcessorMixin):
         self.image_token = image_token
         self.num_image_tokens = num_image_tokens
         self.image_token_id = tokenizer.convert_tokens_to_ids(image_token)
+        tokenizer.padding_side = "left"  # prompts end together, where answers begin
         super().__init__(image_processor, tokenizer, chat_template=chat_template, **kwargs)
 
     def replace_image_token(self, image_inputs: Any, image_idx: int, **kwargs: Any) -> str:
