@@ -1,11 +1,11 @@
 """The plots of `bench interfaces`, as SVG."""
 
+import importlib.util
 import io
 from collections.abc import Iterable
 from typing import Any
 
 from paiq.bench.tables import Row, best_folded, groups
-from paiq.errors import ConfigError
 
 COLOURS = {"paper": "#b2182b", "folded": "#2166ac", "mlp": "#762a83"}
 LABELS = {
@@ -13,6 +13,16 @@ LABELS = {
     "semantic_tokens": "semantic tokens m",
     "hidden_size": "hidden size d",
 }
+
+
+MISSING = "No plots: matplotlib is missing; pip install 'paiq[demo]'.\n"
+
+
+def drawn(rows: list[Row]) -> dict[str, bytes]:
+    """SVG by name; nothing without matplotlib, which the table then says."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return {}
+    return {"growth": growth_figure(rows), "ratios": ratio_figure(rows)}
 
 
 def growth_figure(rows: Iterable[Row]) -> bytes:
@@ -59,10 +69,8 @@ def ratio_figure(rows: Iterable[Row]) -> bytes:
 
 
 def _canvas(panels: int) -> tuple[Any, list[Any]]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("plots need matplotlib: pip install 'paiq[demo]'") from error
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(4 * panels + 2 * (panels == 1), 3.6), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paiq.bench.figures import growth_figure, ratio_figure
+from paiq.bench.figures import MISSING, drawn
 from paiq.bench.outcome import Outcome
 from paiq.bench.references import (
     TwoLayers,
@@ -122,17 +122,18 @@ def run(settings: Settings, report: Report = silent) -> Outcome:
                 report(done, f"{part}, {precision}")
                 rows += work()
                 done += precision == "float32"
+    figures = drawn(rows)
     about = machine(device) | {"products_per_second": rates}
     report(settings.steps)
     return Outcome(
         name=f"interfaces-{device.type}",
-        table=report_of(rows, about, settings),
+        table=report_of(rows, about, settings) + ("" if figures else "\n" + MISSING),
         numbers={
             "machine": about,
             "settings": asdict(settings),
             "rows": [asdict(row) for row in rows],
         },
-        figures={"growth": growth_figure(rows), "ratios": ratio_figure(rows)},
+        figures=figures,
     )
 
 

@@ -172,8 +172,10 @@ class Folded(nn.Module):
         return similarity.div_(key_norms.view(Y.shape[0], 1, Y.shape[1]))
 
     def _tokens(self, X: Float[Tensor, "B n c"], reading: Reading) -> Float[Tensor, "B n d"]:
-        joined = torch.cat([X, reading.aggregate, reading.coverage.unsqueeze(2)], dim=2)
-        return linear(pad(joined, (0, ALIGN - 1)), self.token_map, self.token_bias)
+        coverage = reading.coverage.unsqueeze(2)
+        filling = coverage.new_zeros(1, 1, ALIGN - 1).expand(*X.shape[:2], -1)
+        joined = torch.cat([X, reading.aggregate, coverage, filling], dim=2)
+        return linear(joined, self.token_map, self.token_bias)
 
     def save(self, folder: Path) -> None:
         """Writes the tensors and, last, what they are for."""
