@@ -6,6 +6,7 @@ from typing import Any
 from paiq.config import from_mapping
 from paiq.interfaces.base import Fused, Interface, Sizes, Trace
 from paiq.interfaces.concat import Concat
+from paiq.interfaces.folding import Folded
 from paiq.interfaces.paiq import Pai, Paiq
 from paiq.interfaces.single import Semantic, Spatial
 from paiq.registry import Registry
@@ -55,6 +56,7 @@ def describe(name: str, hidden_size: int) -> str:
 
 __all__ = [
     "INTERFACES",
+    "Folded",
     "Fused",
     "Interface",
     "Sizes",

@@ -6,7 +6,7 @@ Axes     B batch, n spatial tokens, m semantic tokens, L text tokens, N visual t
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -111,10 +111,10 @@ class Interface(nn.Module, ABC):
 
     def forward(
         self,
-        spatial: Float[Tensor, "B n c"],
-        semantic: Float[Tensor, "B m k"],
-        text: Float[Tensor, "B L d"] | None = None,
-        text_mask: Bool[Tensor, "B L"] | None = None,
+        spatial: Tensor,
+        semantic: Tensor,
+        text: Tensor | None = None,
+        text_mask: Tensor | None = None,
     ) -> Fused:
         """The visual tokens, in the dtype of the features."""
         self.check_features(spatial, semantic)
@@ -122,10 +122,10 @@ class Interface(nn.Module, ABC):
 
     def trace(
         self,
-        spatial: Float[Tensor, "B n c"],
-        semantic: Float[Tensor, "B m k"],
-        text: Float[Tensor, "B L d"] | None = None,
-        text_mask: Bool[Tensor, "B L"] | None = None,
+        spatial: Tensor,
+        semantic: Tensor,
+        text: Tensor | None = None,
+        text_mask: Tensor | None = None,
     ) -> Trace:
         """The same tokens together with every intermediate this interface has a name for."""
         fused = self(spatial, semantic, text, text_mask)
@@ -143,7 +143,7 @@ class Interface(nn.Module, ABC):
         if not self.training if self.check_finite is None else self.check_finite:
             refuse_nonfinite(spatial, semantic)
 
-    def frozen(self) -> Self:
+    def frozen(self) -> "Interface":
         return self.requires_grad_(False).eval()
 
 

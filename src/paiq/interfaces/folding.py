@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -128,7 +128,7 @@ class Folded(nn.Module):
             self.register_buffer(name, torch.empty(shape))
 
     @classmethod
-    def of(cls, sizes: Sizes, rule: MatchingRule, maps: Maps, rotated: Rotated) -> Self:
+    def of(cls, sizes: Sizes, rule: MatchingRule, maps: Maps, rotated: Rotated) -> "Folded":
         """The folded form of these maps, in their dtype."""
         constants = {name: getattr(rule, name) for name in MatchingRule.__dataclass_fields__}
         folded = cls(sizes, MatchingRule(**constants))
@@ -144,10 +144,10 @@ class Folded(nn.Module):
     @torch.no_grad()
     def forward(
         self,
-        spatial: Float[Tensor, "B n c"],
-        semantic: Float[Tensor, "B m k"],
-        text: Float[Tensor, "B L d"] | None = None,
-        text_mask: Bool[Tensor, "B L"] | None = None,
+        spatial: Tensor,
+        semantic: Tensor,
+        text: Tensor | None = None,
+        text_mask: Tensor | None = None,
     ) -> Fused:
         """The visual tokens, in the dtype of the features."""
         check_features(self.sizes, spatial, semantic, self.key_map.device)
@@ -185,7 +185,7 @@ class Folded(nn.Module):
         write_atomically(folder / SETTINGS, (json.dumps(settings, indent=2) + "\n").encode())
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device | str = "cpu") -> Self:
+    def load(cls, folder: Path, device: torch.device | str = "cpu") -> "Folded":
         """What `save` wrote; a file that does not fit is an error that names it."""
         try:
             settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ calls until the weight changes.
 
 import weakref
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -20,12 +20,6 @@ from paiq.interfaces.precision import full_precision, refuse_second_order, worki
 
 RESIDUAL_LIMIT = 16.0  # in units of rounding, what LU leaves behind too
 SOLVE_COST = 2.0  # a triangular solve against a product of as many operations, as measured
-
-
-class Rotator(Protocol):
-    """A way to multiply by Q or by its transpose."""
-
-    def times(self, columns: Tensor, *, transposed: bool) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -87,6 +81,9 @@ class Dense:
 
     def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
         return (self.Q.mT if transposed else self.Q) @ columns
+
+
+Rotator = Factors | NormalFactors | Dense  # each multiplies by Q or by its transpose
 
 
 class Rotation(nn.Module):
