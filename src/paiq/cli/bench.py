@@ -6,6 +6,8 @@ benchmark can be given as `name=value`; an unknown one is answered with the name
 examples:
   paiq bench interfaces
   paiq bench interfaces --quick
+  paiq bench train
+  paiq bench step batch=2 --threads 1
   paiq bench interfaces hidden_sizes=[2048] batches=[1] --threads 1 --out results
 """
 
@@ -14,6 +16,8 @@ from pathlib import Path
 
 BENCHMARKS = {
     "interfaces": "PAIQ, folded and in training, against the paper's path and other code",
+    "train": "a recipe's training loop against a plain one that runs the towers in every step",
+    "step": "one step and one generation of a 2B-shaped model, part by part, against a plain loop",
 }
 
 

@@ -1,0 +1,1 @@
+from training.conftest import parts, run  # noqa: F401 fixtures of another room
