@@ -19,6 +19,7 @@ from paiq.analysis.comparisons import (
     pooled_share,
     read_plan,
 )
+from paiq.analysis.statistics import seed_of
 from paiq.errors import ConfigError, DataError
 
 QUICK = Plan(replicates={"description": 400, "vqa": 400})
@@ -132,7 +133,18 @@ def test_a_macro_mean_wants_every_dataset_complete():
     assert macro(cells, "tiny", "spatial", "hallucination") is None
 
 
-def test_too_few_replicates_are_refused():
-    with pytest.raises(ConfigError, match="10000"):
-        read_plan(7)
-    assert read_plan(None).replicates["vqa"] == 10_000
+@pytest.mark.parametrize("text", ["7", "many", "-100", "1e4", ""])
+def test_a_count_of_replicates_that_is_none_is_refused(text):
+    with pytest.raises(ConfigError, match="at least 100"):
+        read_plan(text)
+
+
+def test_the_papers_counts_differ_by_task_and_ours_do_not():
+    assert read_plan("paper").replicates == {"description": 10_000, "vqa": 2_000}
+    assert set(Plan.ours().replicates.values()) == {10_000}
+    assert read_plan("500").replicates == {"description": 500, "vqa": 500}
+
+
+def test_description_seeds_start_from_the_papers_base():
+    assert QUICK.seed("description", "a") == seed_of("a", 20260810)
+    assert QUICK.seed("vqa", "a") == seed_of("a")

@@ -82,6 +82,13 @@ def test_foreign_text_stays_text():
                 assert char not in after.text.replace("\n", "")
 
 
+def test_results_without_scores_or_of_unlisted_methods_are_refused():
+    with pytest.raises(DataError, match="no method has scores"):
+        small(scores=())
+    with pytest.raises(DataError, match=r"not listed: \['other'\]"):
+        small(scores=(scores(50, "other", "held-out", "vqa", count=3),))
+
+
 def test_overlapping_claims_are_refused():
     answer = DemoAnswer(
         method="paiq",

@@ -11,6 +11,7 @@ from paiq.analysis.comparisons import Plan, Roles
 from paiq.analysis.runs import read_runs
 from paiq.cli.main import main
 from paiq.errors import ConfigError, DataError
+from paiq.model import PaiqConfig
 from paiq.records import Judgment, Prediction, Sample, read_records, write_records
 from paiq.report.run_page import Choices, run_report
 from report.folders import drop_scores, judgments, keep_ledger, write_run
@@ -202,6 +203,25 @@ def test_descriptions_and_questions_of_one_slice_are_two_data_sets(tmp_path):
     main = tables_of(report)["main"]
     assert [title for title, _ in main.groups] == ["", "pets descriptions", "pets questions"]
     assert main.rows[1][4].text == "incomplete" or main.rows[2][4].text == "incomplete"
+
+
+def test_a_run_with_its_model_tells_what_was_trained(tmp_path):
+    folder = write_run(tmp_path / "tiny", methods=("paiq",))
+    config = PaiqConfig(
+        text_config={"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4},
+        spatial_config={"model_type": "dinov3_vit", "hidden_size": 32, "num_attention_heads": 2},
+        semantic_config={
+            "model_type": "siglip_vision_model",
+            "hidden_size": 48,
+            "num_attention_heads": 2,
+        },
+        interface="pai",
+    )
+    config.save_pretrained(folder / "model")
+    (row,) = tables_of(report_of(folder))["interfaces"].rows
+    assert row[1].text == "pai"
+    assert row[3].text == "196"
+    assert row[4].text == f"{(32 + 48 + 2) * 64 + 2 * 64 * 64:,}"
 
 
 def test_the_group_is_the_language_model_of_the_run(tmp_path):

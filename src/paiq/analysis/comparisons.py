@@ -10,6 +10,7 @@ from paiq.analysis.cells import Cell, CellScores
 from paiq.analysis.statistics import (
     DEDICATED_REPLICATES,
     DESCRIPTION_SEED_BASE,
+    REPLICATES,
     Estimate,
     Vector,
     as_scores,
@@ -44,7 +45,12 @@ class Plan:
 
     @classmethod
     def ours(cls) -> "Plan":
-        return cls(replicates={"description": DEDICATED_REPLICATES, "vqa": DEDICATED_REPLICATES})
+        return cls(replicates=dict.fromkeys(REPLICATES, DEDICATED_REPLICATES))
+
+    @classmethod
+    def paper(cls) -> "Plan":
+        """The counts of the description archives and of the four-backbone question archive."""
+        return cls(replicates=REPLICATES)
 
     def seed(self, family: Family, label: str) -> int:
         """The description archives count from the paper's base, the others from their labels."""
@@ -214,13 +220,16 @@ def macro(cells: Cells, group: str, method: str, axis: Axis) -> float | None:
     return macro_mean(means)
 
 
-def read_plan(replicates: int | None) -> Plan:
-    """The plan for a count the user asked for; the default where none was."""
-    if replicates is None:
-        return Plan.ours()
-    if replicates < 100:
-        raise ConfigError(f"--replicates must be at least 100, got {replicates}; try 10000")
-    return Plan(replicates={"description": replicates, "vqa": replicates})
+def read_plan(text: str) -> Plan:
+    """The plan for what the user asked for: `paper`, or a count."""
+    if text == "paper":
+        return Plan.paper()
+    if not text.isdecimal() or int(text) < 100:
+        raise ConfigError(
+            f"--replicates takes a count of at least 100, or 'paper', got {text!r}; "
+            f"the default is {DEDICATED_REPLICATES}"
+        )
+    return Plan(replicates=dict.fromkeys(REPLICATES, int(text)))
 
 
 def _values(scores: CellScores, axis: Axis, keys: Sequence[str]) -> Vector:

@@ -15,6 +15,7 @@ import yaml
 
 from paiq.analysis.cells import SliceRecords
 from paiq.errors import ConfigError, DataError
+from paiq.interfaces import INTERFACES, split_settings
 from paiq.judging.ledger_files import load_book
 from paiq.judging.ledger_state import Book, State
 from paiq.judging.prompts import SHIPPED
@@ -34,6 +35,16 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trained:
+    """The interface that a run trained."""
+
+    name: str
+    tokens: int
+    parameters: int
+    equation: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSlice:
     """One slice of one run."""
 
@@ -45,6 +56,8 @@ class RunSlice:
     """How often each key was sent; None where no ledger was kept."""
     models: frozenset[str] = frozenset()
     """What the evaluators called themselves in accepted replies."""
+    trained: Trained | None = None
+    """None where the folder holds no trained model, as with imported predictions."""
     own_templates: bool = False
     """Whether a description template of ours was used, whose scores are not the paper's."""
 
@@ -60,10 +73,10 @@ def read_runs(words: Sequence[str], *, images: Path | None = None) -> list[RunSl
                 f"{folder} holds no predictions; a report needs predictions/SLICE.jsonl, "
                 "samples/SLICE.jsonl and scores/SLICE.jsonl (run `paiq predict` and `paiq judge`)"
             )
-        books = _books(folder)
+        books, trained = _books(folder), _trained(folder)
         for name in names:
             whole = _read_slice(folder, group, name, books, images or folder)
-            found += _by_family(whole)
+            found += _by_family(replace(whole, trained=trained))
     return found
 
 
@@ -87,6 +100,22 @@ def _group_of(folder: Path) -> str:
     language = values.get("language") if isinstance(values, dict) else None
     name = language.get("name") if isinstance(language, dict) else None
     return str(name).rstrip("/").rsplit("/", 1)[-1] if name else folder.resolve().name
+
+
+def _trained(folder: Path) -> Trained | None:
+    if not (folder / "model" / "config.json").exists():
+        return None
+    from paiq.model import PaiqConfig
+
+    config = PaiqConfig.from_pretrained(folder / "model")
+    kind = INTERFACES[config.interface]
+    sizes, options = split_settings(config.interface, config.interface_settings())
+    return Trained(
+        name=config.interface,
+        tokens=kind.count_tokens(sizes, options),
+        parameters=kind.count_parameters(sizes, options),
+        equation=kind.equation,
+    )
 
 
 def _books(folder: Path) -> list[Book]:

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ours", default="paiq", help="compared with the others (default paiq)")
     parser.add_argument("--spatial", default="spatial", help="the spatial single encoder's name")
     parser.add_argument("--semantic", default="semantic", help="the semantic single encoder's")
-    parser.add_argument("--replicates", type=int, help="bootstrap replicates (default 10000)")
+    parser.add_argument(
+        "--replicates", default="10000", help="of the bootstrap; 'paper' for its counts by task"
+    )
     parser.add_argument("--samples", type=int, default=100, help="cards per dataset (default 100)")
     parser.add_argument("--title", default="Report", help="heading of the page")
     parser.add_argument(

@@ -138,6 +138,8 @@ class DemoResults:
     device: str = "CPU"
 
     def __post_init__(self) -> None:
+        if not self.scores:
+            raise DataError("there is nothing to show: no method has scores")
         known = {method.name for method in self.methods}
         used = {s.method for s in self.scores} | {c.method for c in self.curves}
         used |= {answer.method for card in self.cards for answer in card.answers}

@@ -58,7 +58,8 @@ def run_report(slices: Sequence[RunSlice], choices: Choices) -> RunReport:
     _check_roles(found, choices.roles)
     by_place, whole = _coverage(parts)
     parings = compare(found, choices.roles, choices.plan)
-    sections = [section for section in _sections(found, parings, choices) if _filled(section)]
+    sections = [*_sections(found, parings, choices), _compute_section(found, slices, choices.roles)]
+    sections = [section for section in sections if _filled(section)]
     coverage_table = run_tables.coverage_table(by_place, whole)
     cards, samples = sample_cards(slices, choices.samples) if choices.samples else ([], 0)
     values = {
@@ -165,7 +166,6 @@ def _sections(found: Cells, parings: Sequence[Paring], choices: Choices) -> list
             title="Evaluators and empty outputs",
             tables=_some(run_tables.source_table(found), run_tables.empty_table(found)),
         ),
-        _compute_section(found, roles),
     ]
 
 
@@ -215,13 +215,13 @@ def _ablation(found: Cells, ours: str) -> tuple[Drawing, ...]:
     return (ablation_figure(pairs, "Q fixed to the identity", "Q learned"),) if both else ()
 
 
-def _compute_section(found: Cells, roles: Roles) -> Section:
-    """For groups that bear the name of a backbone whose shape is published."""
+def _compute_section(found: Cells, slices: Sequence[RunSlice], roles: Roles) -> Section:
+    """What was trained; analytical compute for groups named as a backbone of published shape."""
     known = [BACKBONES[name] for name in dict.fromkeys(p.group for p in found) if name in BACKBONES]
-    tables: tuple[Table, ...] = ()
+    tables = _some(run_tables.interface_table(slices))
     if known:
         sizes = sorted({shape.hidden for shape in known})
-        tables = (compute_table(known), fusion_table(known), parameter_table(sizes))
+        tables += (compute_table(known), fusion_table(known), parameter_table(sizes))
     routes = {roles.spatial: ROUTES[0], roles.semantic: ROUTES[1], roles.ours: ROUTES[3]}
     points: dict[str, list[ComputePoint]] = {}
     for place, scores in found.items():
@@ -240,7 +240,7 @@ def _compute_section(found: Cells, roles: Roles) -> Section:
         title="Compute and parameters",
         tables=tables,
         drawings=tuple(drawings[:1]),
-        text="Analytical coordinates from published shapes; no device was measured.",
+        text="Analytical, from published shapes and layer sizes; no device was measured.",
     )
 
 

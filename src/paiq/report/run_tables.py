@@ -17,6 +17,7 @@ from paiq.analysis.comparisons import (
     pooled_share,
 )
 from paiq.analysis.comparisons import Comparison as Paring
+from paiq.analysis.runs import RunSlice
 from paiq.analysis.statistics import Estimate
 from paiq.records import AXES
 from paiq.report.comparison_tables import Comparison, Key
@@ -272,3 +273,25 @@ def _interval(value: Estimate) -> str:
 
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
+
+
+def interface_table(slices: Sequence[RunSlice]) -> Table | None:
+    """Visual tokens and trained parameters of the runs that hold their model."""
+    found = {
+        (part.records.group, part.trained.name): part.trained
+        for part in slices
+        if part.trained is not None
+    }
+    if not found:
+        return None
+    return Table(
+        name="interfaces",
+        caption="What was trained: visual tokens that the language model reads, and trainable "
+        "parameters, by formula from each run's own sizes.",
+        header=("Group", "Interface", "Equation", "Visual tokens", "Trained parameters"),
+        rows=tuple(
+            cells(group, name, item.equation, f"{item.tokens:,}", f"{item.parameters:,}")
+            for (group, name), item in found.items()
+        ),
+        text_columns=3,
+    )
