@@ -357,6 +357,40 @@ def test_details_are_one_inert_line():
     assert "\\x1b" in outcome.detail
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        [],
+        "900",
+        {},
+        {"prompt_tokens": 900},
+        {"completion_tokens": 9},
+        {"prompt_tokens": -1, "completion_tokens": 9},
+        {"prompt_tokens": 900, "completion_tokens": True},
+        {"prompt_tokens": 900.0, "completion_tokens": 9},
+        {"prompt_tokens": 900, "completion_tokens": 2**53},
+    ],
+)
+def test_a_usage_that_is_no_pair_of_counts_is_unknown_and_harms_no_score(usage):
+    outcome = judge(completion(usage=usage))
+    assert (outcome.kind, outcome.usage) == ("accepted", None)
+
+
+def test_tokens_of_a_rejected_reply_are_kept_because_they_cost_too():
+    usage = {"prompt_tokens": 0, "completion_tokens": 2**53 - 1}
+    outcome = judge(completion(finish_reason="length", usage=usage))
+    assert (outcome.usage.prompt_tokens, outcome.usage.completion_tokens) == (0, 2**53 - 1)
+
+
+@pytest.mark.parametrize(("size", "shown"), [(99_000, True), (101_000, False)])
+def test_a_giant_text_is_told_by_its_size(size, shown):
+    outcome = judge(completion("x" * size))
+    assert outcome.failure is Failure.NOT_JSON
+    told = judge(completion(f'{{"accuracy_score": "{"x" * size}"}}')).detail
+    assert ("xxx" in told, "a text of" in told) == (shown, not shown)
+
+
 def test_the_accepted_and_the_failed_outcome_cannot_be_mixed():
     accepted = judge(completion()).accepted
     with pytest.raises(ValueError, match="accepted"):
