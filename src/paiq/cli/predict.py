@@ -69,10 +69,11 @@ def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name:
     if run.features.store:
         build(plan, here())
     samples = plan.samples.source
-    with progress(f"samples of {chosen.text}", len(samples)) as report:
-        keep(samples, folder.samples.parent, name, report=report)
     vision = plan.stored if run.features.store else plan.pixels
     path = folder.predictions / f"{name}.jsonl"
     with progress(f"{trained.name} {chosen.text}", len(samples)) as report:
         made = predictor.into(path, samples, vision, report)
+    # After the answers, which refuse other samples under the same name.
+    with progress(f"samples of {chosen.text}", len(samples)) as report:
+        keep(samples, folder.samples.parent, name, report=report)
     print(f"{made} new answers, {len(samples)} in {path}")
