@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name: str) -> None:
     from paiq.cli.features import build
     from paiq.config import override
+    from paiq.data import inside
     from paiq.data.export import keep
     from paiq.progress import progress
     from paiq.training import FeaturePlan, here, open_samples
@@ -70,7 +71,7 @@ def _predict(folder: "RunFolder", predictor: "Predictor", chosen: "Slice", name:
         build(plan, here())
     samples = plan.samples.source
     vision = plan.stored if run.features.store else plan.pixels
-    path = folder.predictions / f"{name}.jsonl"
+    path = inside(folder.predictions, f"{name}.jsonl")
     with progress(f"{trained.name} {chosen.text}", len(samples)) as report:
         made = predictor.into(path, samples, vision, report)
     # After the answers, which refuse other samples under the same name.
