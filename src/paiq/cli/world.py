@@ -1,7 +1,7 @@
 """The embedded world: look at it, examine its frozen backbones, or pretrain them anew.
 
 `show` draws samples into one picture and prints what is said about them. `probe` measures what the
-frozen parts know and compares nothing by eye. `pretrain` makes one part again; on a GPU it takes
+frozen parts know. `pretrain` makes one part again; on a GPU it takes
 minutes, on two CPU cores hours (see docs/world.md).
 
 examples:
@@ -33,7 +33,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 
 def _add_probe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", help="spatial, semantic or language; all without it")
-    parser.add_argument("--scenes", type=int, default=6000, help="scenes the probes are fitted on")
+    parser.add_argument("--scenes", type=int, default=2000, help="scenes the probes are fitted on")
     parser.add_argument("--folder", type=Path, help="weights to examine instead of the shipped")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or auto")
 

@@ -73,10 +73,9 @@ def examine(
     else:
         from paiq.world.probes import probe_tower
 
-        found = {
-            split: probe_tower(module.features, model, module.GRID, scenes=scenes, split=split)
-            for split in ("test", "shifted")
-        }
+        found = probe_tower(
+            module.features, model, module.GRID, scenes=scenes, splits=("test", "shifted")
+        )
     if save:
         write_atomically(folder / PROBES, (json.dumps(found, indent=1) + "\n").encode())
         write_card(folder, part)

@@ -236,7 +236,7 @@ def pretrain_semantic(
 
         tower.embeddings.position_ids = places
         save_bf16(tower, folder)
-        return str(probe_tower(features, tower, GRID, scenes=1500))
+        return str(probe_tower(features, tower, GRID, scenes=1500)["test"])
 
     steps = fit(model, loss, schedule, report=report, every_minute=look)
     tower.embeddings.position_ids = places

@@ -192,7 +192,7 @@ def pretrain_spatial(
         from paiq.world.probes import probe_tower
 
         save_bf16(tower, folder)
-        return str(probe_tower(features, tower, GRID, scenes=1500))
+        return str(probe_tower(features, tower, GRID, scenes=1500)["test"])
 
     steps = fit(model, loss, schedule, report=report, every_minute=look)
     save_bf16(tower, folder)

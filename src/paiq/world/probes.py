@@ -3,7 +3,7 @@
 Axes     N objects, c channels, k values of an attribute
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,28 @@ Features = Callable[[Any, Tensor], Tensor]
 
 
 def probe_tower(
-    features: Features, tower: Any, grid: int, *, scenes: int = 4000, split: str = "test"
-) -> dict[str, float]:
-    """Held-out accuracy by attribute; fitted on scenes of the train split, tested on `split`."""
-    fitting = Album("train", scenes, seed=1)
-    testing = Album(split, max(1, scenes // 4), seed=1)
-    x, y = _at_centres(features, tower, grid, fitting)
-    x_test, y_test = _at_centres(features, tower, grid, testing)
+    features: Features,
+    tower: Any,
+    grid: int,
+    *,
+    scenes: int,
+    splits: Sequence[str] = ("test",),
+) -> dict[str, dict[str, float]]:
+    """Accuracy by split and attribute; fitted on other scenes, of the train split."""
+    x, y = _at_centres(features, tower, grid, Album("train", scenes, seed=1))
     mean, std = x.mean(0), x.std(0) + 1e-6
-    x, x_test = _with_one((x - mean) / std), _with_one((x_test - mean) / std)
-    return {
-        name: round(_ridge_accuracy((x, y[:, i]), (x_test, y_test[:, i]), len(VALUES[name])), 4)
-        for i, name in enumerate(ATTRIBUTES)
-    }
+    x = _with_one((x - mean) / std)
+    found = {}
+    for split in splits:
+        x_test, y_test = _at_centres(
+            features, tower, grid, Album(split, max(1, scenes // 4), seed=1)
+        )
+        x_test = _with_one((x_test - mean) / std)
+        found[split] = {
+            name: round(_ridge_accuracy((x, y[:, i]), (x_test, y_test[:, i]), len(VALUES[name])), 4)
+            for i, name in enumerate(ATTRIBUTES)
+        }
+    return found
 
 
 def _with_one(x: Float[Tensor, "N c"]) -> Float[Tensor, "N c1"]:
