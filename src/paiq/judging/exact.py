@@ -6,7 +6,7 @@ other, made here, and goes through the same verdict into the same ledger.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self
@@ -17,9 +17,14 @@ from paiq.judging.routes import Route
 from paiq.judging.types import Reply, Request, Unsendable
 from paiq.judging.verdict import FIELD
 from paiq.records import AXES, Axis, Prediction, Sample, Turn
+from paiq.world.scoring import rules_digest, score
 
 Scorer = Callable[[Sample, str], Mapping[Axis, int]]
 """Accuracy and Hallucination of a text about a sample whose facts are known."""
+
+
+def by_the_rules_of_the_world(sample: Sample, text: str) -> Mapping[Axis, int]:
+    return score(sample, text).axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +32,7 @@ class ExactPayloads:
     """Builds the requests of an offline route."""
 
     route: Route
-    rules: str
+    rules: str = field(default_factory=rules_digest)
     """SHA-256 of the scoring rules: other rules are other requests."""
     run: str = ""
 
@@ -88,7 +93,7 @@ class ExactSender:
     """Answers requests of an offline route, in place of an HTTP client."""
 
     route: Route
-    scorer: Scorer
+    scorer: Scorer = by_the_rules_of_the_world
 
     def __post_init__(self) -> None:
         if not self.route.offline:

@@ -7,6 +7,7 @@ from paiq.errors import ConfigError, suggest
 from paiq.judging import prompts as templates
 from paiq.judging import routes
 from paiq.judging.dry_run import forecast
+from paiq.judging.exact import ExactPayloads, ExactSender
 from paiq.judging.jobs import Folder, payloads
 from paiq.judging.judge import Plan, Summary, judge
 from paiq.judging.ledger_verb import tell
@@ -14,6 +15,7 @@ from paiq.judging.routes import Route
 from paiq.judging.runner import Options
 from paiq.judging.types import Failure
 from paiq.progress import Report
+from paiq.world.scoring import rules_digest
 
 EXACT = "exact"
 EXACT_ROUTE = "world-exact"
@@ -41,11 +43,18 @@ class Task:
         route = self.load_route()
         folder = Folder(path=self.folder, images=self.images or self.folder)
         names = folder.slices(self.slices)
+        if route.offline:
+            return self._exact(route, folder, names)
         used = templates.load(self.prompts, any_digest=self.any_prompts)
         plan = folder.plan(route, payloads(folder, route, used, names), scores=self.scores)
         families = {job.expected.family for job in plan.jobs}
         told = [line for line in used.report() if line.split(" ")[0] in families]
         return plan, [f"template {line}" for line in told]
+
+    def _exact(self, route: Route, folder: Folder, names: list[str]) -> tuple[Plan, list[str]]:
+        builders = {name: ExactPayloads(route=route, run=name) for name in names}
+        plan = folder.plan(route, builders, scores=self.scores)
+        return plan, [f"exact scores by the rules of the world ({rules_digest()})"]
 
 
 def route_lines() -> list[str]:
@@ -78,7 +87,8 @@ def left(plan: Plan) -> int:
 
 
 def go(plan: Plan, options: Options, report: Report) -> Summary:
-    return judge(plan, options=options, report=report)
+    answerer = ExactSender(route=plan.route) if plan.route.offline else None
+    return judge(plan, answerer=answerer, options=options, report=report)
 
 
 def told(summary: Summary, plan: Plan) -> list[str]:
