@@ -13,6 +13,7 @@ two affine maps. Per image there is no d^2 and no d^3 left.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,41 @@ from paiq.interfaces.precision import full_precision, working_dtype
 
 ALIGN = 16  # widths are filled up with zero rows to a multiple the product kernels like
 TRIANGLE_BLOCKS = 4  # strips of a triangular product; 4 leave 5/8 of the operations
-TRIANGLE_ROWS = 128  # below, the strips cost more than they spare
+TRIANGLE_ROWS = {"cpu": 128, "cuda": 8192}  # below, strips cost more than they spare
 TENSORS, SETTINGS = "folded.safetensors", "folded.json"
+
+
+class Side:
+    """A second CUDA stream for what does not depend on the first; nothing on a processor."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.main = self.stream = None
+        if tensor.is_cuda:
+            self.main = torch.cuda.current_stream(tensor.device)
+            self.stream = _side_stream(tensor.device)
+
+    def __enter__(self) -> None:
+        if self.stream is not None and self.main is not None:
+            self.stream.wait_stream(self.main)
+            torch.cuda.set_stream(self.stream)
+
+    def __exit__(self, *error: object) -> None:
+        if self.main is not None:
+            torch.cuda.set_stream(self.main)
+
+    def mark(self) -> torch.cuda.Event | None:
+        return None if self.stream is None else self.stream.record_event()
+
+    def wait(self, event: torch.cuda.Event | None, made: Tensor) -> None:
+        """The first stream goes on when the event has passed, and may then use what was made."""
+        if self.main is not None and event is not None:
+            self.main.wait_event(event)
+            made.record_stream(self.main)
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 @dataclass(frozen=True)
@@ -114,8 +148,9 @@ class Folded(nn.Module):
     query_norm_bias: Float[Tensor, "q"]
     key_map: Float[Tensor, "r k"]
     key_bias: Float[Tensor, "r"]
-    token_map: Float[Tensor, "d w"]
-    token_bias: Float[Tensor, "d"]
+    base_map: Float[Tensor, "d c"]
+    base_bias: Float[Tensor, "d"]
+    source_map: Float[Tensor, "d w"]
 
     check_finite: bool = True
     """Whether NaN and infinity in the features are an error."""
@@ -156,26 +191,31 @@ class Folded(nn.Module):
         dtype = working_dtype(self.key_map)
         X, Y = spatial.to(dtype), semantic.to(dtype)
         with full_precision(X):
-            reading = read(self._cosines(X, Y), Y, self.rule)
-            return Fused(self._tokens(X, reading).to(spatial.dtype))
+            side = Side(X)
+            with side:  # whatever needs X alone runs while the keys and the matching do
+                queries = self._unit_queries(X)
+                ready = side.mark()
+                tokens = linear(X, self.base_map, self.base_bias)
+            keys = triangular(Y.flatten(0, 1), self.key_map, self.key_bias)
+            key_norms = torch.linalg.vector_norm(keys, dim=1).clamp_(min=NORM_FLOOR)
+            side.wait(ready, queries)
+            similarity = torch.bmm(queries, keys.view(*Y.shape[:2], keys.shape[1]).mT)
+            similarity.div_(key_norms.view(Y.shape[0], 1, Y.shape[1]))
+            aggregate = self._with_coverage(read(similarity, Y, self.rule))
+            side.wait(side.mark(), tokens)
+            tokens.flatten(0, 1).addmm_(aggregate.flatten(0, 1), self.source_map.mT)
+            return Fused(tokens.to(spatial.dtype))
 
-    def _cosines(
-        self, X: Float[Tensor, "B n c"], Y: Float[Tensor, "B m k"]
-    ) -> Float[Tensor, "B n m"]:
-        keys = triangular(Y.flatten(0, 1), self.key_map, self.key_bias)
+    def _unit_queries(self, X: Float[Tensor, "B n c"]) -> Float[Tensor, "B n r"]:
         lengths = triangular(X.flatten(0, 1), self.query_norm_map, self.query_norm_bias)
-        key_norms = torch.linalg.vector_norm(keys, dim=1).clamp_(min=NORM_FLOOR)
-        query_norms = torch.linalg.vector_norm(lengths, dim=1).clamp_(min=NORM_FLOOR)
+        norms = torch.linalg.vector_norm(lengths, dim=1).clamp_(min=NORM_FLOOR)
         queries = linear(X, self.query_map, self.query_bias)
-        queries.div_(query_norms.view(*X.shape[:2], 1))
-        similarity = torch.bmm(queries, keys.view(*Y.shape[:2], keys.shape[1]).mT)
-        return similarity.div_(key_norms.view(Y.shape[0], 1, Y.shape[1]))
+        return queries.div_(norms.view(*X.shape[:2], 1))
 
-    def _tokens(self, X: Float[Tensor, "B n c"], reading: Reading) -> Float[Tensor, "B n d"]:
+    def _with_coverage(self, reading: Reading) -> Float[Tensor, "B n w"]:
         coverage = reading.coverage.unsqueeze(2)
-        filling = coverage.new_zeros(1, 1, ALIGN - 1).expand(*X.shape[:2], -1)
-        joined = torch.cat([X, reading.aggregate, coverage, filling], dim=2)
-        return linear(joined, self.token_map, self.token_bias)
+        filling = coverage.new_zeros(1, 1, ALIGN - 1).expand(*coverage.shape[:2], -1)
+        return torch.cat([reading.aggregate, coverage, filling], dim=2)
 
     def save(self, folder: Path) -> None:
         """Writes the tensors and, last, what they are for."""
@@ -222,8 +262,9 @@ def fold_maps(maps: Maps, rotated: Rotated) -> dict[str, Tensor]:
         "query_norm_bias": lengths[:, -1].contiguous(),
         "key_map": keys[:, :-1].contiguous(),
         "key_bias": keys[:, -1].contiguous(),
-        "token_map": pad(torch.cat([base[:, :-1], source], dim=1), (0, ALIGN - 1)),
-        "token_bias": base[:, -1].contiguous(),
+        "base_map": base[:, :-1].contiguous(),
+        "base_bias": base[:, -1].contiguous(),
+        "source_map": pad(source, (0, ALIGN - 1)),
     }
 
 
@@ -231,7 +272,7 @@ def triangular(
     rows: Float[Tensor, "N k"], weight: Float[Tensor, "r k"], bias: Float[Tensor, "r"]
 ) -> Float[Tensor, "N r"]:
     """rows weight^T + bias for a weight that is zero below its diagonal, strip by strip."""
-    strips = TRIANGLE_BLOCKS if rows.shape[0] >= TRIANGLE_ROWS else 1
+    strips = TRIANGLE_BLOCKS if rows.shape[0] >= TRIANGLE_ROWS[rows.device.type] else 1
     result = rows.new_empty(rows.shape[0], weight.shape[0])
     step = -(-weight.shape[1] // (strips * ALIGN)) * ALIGN
     for start in range(0, min(weight.shape), step):
@@ -259,6 +300,7 @@ def _shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "query_norm_bias": (q,),
         "key_map": (r, k),
         "key_bias": (r,),
-        "token_map": (d, c + k + ALIGN),
-        "token_bias": (d,),
+        "base_map": (d, c),
+        "base_bias": (d,),
+        "source_map": (d, k + ALIGN),
     }

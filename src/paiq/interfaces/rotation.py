@@ -22,18 +22,23 @@ RESIDUAL_LIMIT = 16.0  # in units of rounding, what LU leaves behind too
 SOLVE_COST = 2.0  # a triangular solve against a product of as many operations, as measured
 
 
+def system(weight: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+    """M = I - A/2."""
+    M = (weight.mT - weight).div_(2)
+    M.diagonal().add_(1)
+    return M
+
+
 @dataclass(frozen=True)
 class Factors:
-    """LU factors of M."""
+    """LU factors of M with pivots."""
 
     lu: Float[Tensor, "d d"]
     pivots: Tensor
 
     @classmethod
     def of(cls, weight: Tensor) -> "Factors":
-        M = (weight.mT - weight).div_(2)
-        M.diagonal().add_(1)
-        return cls(*torch.linalg.lu_factor(M))
+        return cls(*torch.linalg.lu_factor(system(weight)))
 
     def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
         solved = torch.linalg.lu_solve(self.lu, self.pivots, columns, adjoint=transposed)
@@ -41,33 +46,37 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class NormalFactors:
-    """Cholesky factor of M^T M = I - A^2/4, which commutes with M: M^-1 = (M^T M)^-1 M^T.
+class UnpivotedFactors:
+    """LU factors of M without pivots, where those are slow.
 
-    Products and a factorisation without pivots, which GPUs do many times faster than LU. It
-    squares the condition number, hence `of` measures a residual and gives None where it is lost.
+    The symmetric part of M is I: every leading block and Schur complement keeps a symmetric part
+    of at least I, so that no pivot comes near zero. Elements may still grow with |A|^2: `of`
+    measures a residual and gives None where it is above rounding.
     """
 
-    half: Float[Tensor, "d d"]
-    """A/2."""
-    lower: Float[Tensor, "d d"]
+    lu: Float[Tensor, "d d"]
+    """Both triangles in one matrix; the diagonal of L is one."""
 
     @classmethod
-    def of(cls, weight: Tensor) -> "NormalFactors | None":
-        half = (weight - weight.mT).div_(2)
-        gram = half.mT @ half
-        gram.diagonal().add_(1)
-        lower, failed = torch.linalg.cholesky_ex(gram)
-        factors = cls(half, lower)
-        given = _random_vector(weight).unsqueeze(1)
-        solved = factors.solve(given, transposed=False)
-        residual = solved - half @ solved - given
-        limit = RESIDUAL_LIMIT * torch.finfo(weight.dtype).eps * given.norm()
-        return factors if bool((failed == 0) & (residual.norm() <= limit)) else None
+    def of(cls, weight: Tensor) -> "UnpivotedFactors | None":
+        M = system(weight)
+        factors = cls(torch.linalg.lu_factor(M, pivot=False)[0])
+        return factors if factors.leave_only_rounding(M) else None
+
+    def leave_only_rounding(self, M: Float[Tensor, "d d"]) -> bool:
+        """Whether M x = b is solved as well as its precision allows, for one random b."""
+        given = _random_vector(M).unsqueeze(1)
+        residual = M @ self.solve(given, transposed=False) - given
+        limit = RESIDUAL_LIMIT * torch.finfo(M.dtype).eps * given.norm()
+        return bool(residual.norm() <= limit)
 
     def solve(self, columns: Tensor, *, transposed: bool) -> Tensor:
-        right = torch.addmm(columns, self.half, columns, alpha=-1 if transposed else 1)
-        return torch.cholesky_solve(right, self.lower)
+        solve = torch.linalg.solve_triangular
+        if transposed:
+            inner = solve(self.lu.mT, columns, upper=False)
+            return solve(self.lu.mT, inner, upper=True, unitriangular=True)
+        inner = solve(self.lu, columns, upper=False, unitriangular=True)
+        return solve(self.lu, inner, upper=True)
 
     def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
         return self.solve(columns, transposed=transposed).mul_(2).sub_(columns)
@@ -83,7 +92,7 @@ class Dense:
         return (self.Q.mT if transposed else self.Q) @ columns
 
 
-Rotator = Factors | NormalFactors | Dense  # each multiplies by Q or by its transpose
+Rotator = Factors | UnpivotedFactors | Dense  # each multiplies by Q or by its transpose
 
 
 class Rotation(nn.Module):
@@ -123,9 +132,9 @@ def dense_is_cheaper(width: int, columns: int) -> bool:
     return SOLVE_COST * width + columns < SOLVE_COST * columns
 
 
-def factorise(weight: Float[Tensor, "d d"]) -> Factors | NormalFactors:
+def factorise(weight: Float[Tensor, "d d"]) -> Factors | UnpivotedFactors:
     """The cheapest factors that are accurate on this device."""
-    quick = NormalFactors.of(weight) if weight.is_cuda else None
+    quick = UnpivotedFactors.of(weight) if weight.is_cuda else None
     return quick or Factors.of(weight)
 
 
@@ -141,7 +150,7 @@ class _Cache:
         self._weight: weakref.ref[Tensor] | None = None
         self._vector = torch.empty(0)
         self._probe = torch.empty(0)
-        self._factors: Factors | NormalFactors | None = None
+        self._factors: Factors | UnpivotedFactors | None = None
         self._dense: Dense | None = None
 
     def __reduce__(self) -> tuple[type["_Cache"], tuple[()]]:
@@ -150,7 +159,7 @@ class _Cache:
     def rotator(self, weight: Tensor, dtype: torch.dtype, *, dense: bool) -> Rotator:
         return self.dense(weight, dtype) if dense else self.factors(weight, dtype)
 
-    def factors(self, weight: Tensor, dtype: torch.dtype) -> Factors | NormalFactors:
+    def factors(self, weight: Tensor, dtype: torch.dtype) -> Factors | UnpivotedFactors:
         self._refresh(weight, dtype)
         if self._factors is None:
             with torch.inference_mode(False), torch.no_grad():
@@ -179,10 +188,10 @@ class _Cache:
         self._factors = self._dense = None
 
 
-def _random_vector(weight: Tensor) -> Tensor:
+def _random_vector(matrix: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    vector = torch.randn(weight.shape[1], generator=generator)
-    return vector.to(weight.device, weight.dtype)
+    vector = torch.randn(matrix.shape[1], generator=generator)
+    return vector.to(matrix.device, matrix.dtype)
 
 
 class _Rotate(torch.autograd.Function):
