@@ -3,6 +3,8 @@ import dataclasses
 import io
 import json
 import socket
+import struct
+import zlib
 from hashlib import sha256
 
 import pytest
@@ -234,7 +236,23 @@ def cut(kind):
     return file.getvalue()[:-200]
 
 
+def deep_png():
+    """A PNG of 16 bits per colour, which Pillow opens as ordinary RGB."""
+
+    def chunk(name, data):
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    head = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\0" + bytes(6))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        chunk(*part) for part in ((b"IHDR", head), (b"IDAT", pixels), (b"IEND", b""))
+    )
+
+
 UNFIT = {
+    "sixteen bits of colour": (deep_png(), "unsupported_image"),
     "no bytes": (b"", "empty_image"),
     "cut jpeg": (cut("JPEG"), "broken_image"),
     "cut png": (cut("PNG"), "broken_image"),
@@ -257,6 +275,20 @@ def test_a_picture_that_cannot_travel_makes_both_keys_unsendable(name):
     assert [type(result) for result in results] == [Unsendable, Unsendable]
     assert {result.reason for result in results} == {reason}
     assert len({result.key for result in results} | {r.key for r in build()}) == 4
+
+
+def test_a_gif_is_not_taken_for_a_deep_png():
+    colours = Image.new("P", (16, 16))
+    colours.putdata(range(256))
+    colours.putpalette([value for n in range(256) for value in (n, n, 16)])
+    file = io.BytesIO()
+    colours.save(file, "GIF", optimize=False)
+    assert file.getvalue()[24] == 16
+    assert all(isinstance(result, Request) for result in build(picture=file.getvalue()))
+
+
+def test_the_largest_picture_is_sent():
+    assert all(isinstance(result, Request) for result in build(picture=encoded(size=(8000, 1))))
 
 
 def test_a_missing_picture_is_unsendable_and_its_neighbour_is_not():
