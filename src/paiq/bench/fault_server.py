@@ -20,6 +20,8 @@ from typing import Any
 
 MARK = re.compile(rb"KEY-[A-Za-z0-9_.-]*[A-Za-z0-9]")
 FIELD = re.compile(rb"(accuracy|hallucination)_score")
+CONTROL = "/control/counts"
+"""The address that tells the counts and is itself not counted."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -72,6 +74,7 @@ class Exchange:
         self.keep = False
 
 
+NOBODY = Seen(0, 0.0, CONTROL, "", "", "", 0, 0, {})
 Action = Callable[[Exchange], Awaitable[None]]
 Plan = Callable[[Seen], Action]
 
@@ -237,6 +240,17 @@ class FaultServer:
         """How often each body arrived."""
         return Counter(seen.body_hash for seen in self.record)
 
+    def counts(self) -> dict[str, Any]:
+        """The record in numbers, as the control address gives it to other processes."""
+        sends = self._arrivals
+        return {
+            "requests": len(self.record),
+            "bodies": len(sends),
+            "most_sends": max(sends.values(), default=0),
+            "most_in_flight": self.most_in_flight,
+            "actions": Counter(seen.action for seen in self.record),
+        }
+
     def marks(self) -> list[str]:
         return [seen.mark for seen in self.record]
 
@@ -274,6 +288,9 @@ class FaultServer:
             name, _, value = line.partition(":")
             headers[name.lower()] = "..." if name.lower() == "authorization" else value.strip()
         body = await reader.readexactly(int(headers.get("content-length", 0)))
+        if first.split(" ")[1] == CONTROL:
+            await Exchange(NOBODY, body, writer).reply(200, json.dumps(self.counts()).encode())
+            return True
         self.in_flight += 1
         seen = self._note(first.split(" ")[1], headers, body)
         exchange = Exchange(seen, body, writer)

@@ -18,6 +18,7 @@ BENCHMARKS = {
     "interfaces": "PAIQ, folded and in training, against the paper's path and other code",
     "train": "a recipe's training loop against a plain one that runs the towers in every step",
     "step": "one step and one generation of a 2B-shaped model, part by part, against a plain loop",
+    "judge": "the judge through faults and kills, and its speed beside a bare HTTP loop",
 }
 
 

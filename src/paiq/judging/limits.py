@@ -82,9 +82,11 @@ class Concurrency:
     def refused(self, retry_after: float | None = None) -> None:
         """The server said 429."""
         now = self.clock()
+        quiet = now + (retry_after or 0.0)
         if now >= self._quiet_until:
             self._cut("429")
-        self._quiet_until = max(self._quiet_until, now + max(COOLDOWN_SECONDS, retry_after or 0.0))
+            quiet = max(quiet, now + COOLDOWN_SECONDS)
+        self._quiet_until = max(self._quiet_until, quiet)
         self._start_round()
 
     def _close_round(self) -> None:
