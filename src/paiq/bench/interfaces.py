@@ -271,13 +271,13 @@ def gradient_error(case: Case, towards: Tensor) -> float:
 
 @torch.no_grad()
 def matching(case: Case) -> list[Row]:
-    """The coupled normalisation and aggregation, from cosines on."""
+    """The coupled normalisation, from cosines to weights; one channel is aggregated with it."""
     rule = MatchingRule()
-    similarity = cosines(case.spatial, case.semantic)
+    similarity, one = cosines(case.spatial, case.semantic), case.semantic[:, :, :1]
     calls: dict[str, Call] = {
         "paper": lambda: [papers_matching(*image, rule) for image in zip(
-            similarity, case.semantic, strict=True)],
-        "paiq": lambda: read(similarity, case.semantic, rule),
+            similarity, one, strict=True)],
+        "paiq": lambda: read(similarity, one, rule),
     }  # fmt: skip
     pot = pots_matching(similarity, rule)
     if pot is not None:

@@ -65,7 +65,7 @@ def report_of(rows: list[Row], about: Mapping[str, Any], settings: Any) -> str:
     sections = {
         "Inference": _inference(rows, rates),
         "Training step of the interface (forward and backward)": _training(rows),
-        "Matching alone, from cosines to aggregates": _versus(rows, "matching", ["paper", "pot"]),
+        "Matching alone, from cosines to weights": _versus(rows, "matching", ["paper", "pot"]),
         "Rotation alone, forward and backward, weight new each time": _versus(
             rows, "rotation", ["torch"]
         ),
