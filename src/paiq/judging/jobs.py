@@ -17,6 +17,7 @@ from paiq.judging.prompts import Prompts
 from paiq.judging.routes import Route
 from paiq.judging.runner import Job
 from paiq.judging.types import Request, Unsendable
+from paiq.judging.world_pictures import drawn
 from paiq.progress import Report, silent
 from paiq.records import Prediction, Sample, read_records
 
@@ -59,7 +60,11 @@ class Folder:
         return pair(predictions, samples)
 
     def image_bytes(self, sample: Sample) -> bytes:
-        return read_bytes(inside(self.images, sample.image))
+        """The picture's file; a scene of the embedded world has none and is drawn."""
+        path = inside(self.images, sample.image)
+        if sample.image.startswith("world/") and not path.exists():
+            return drawn(sample)
+        return read_bytes(path)
 
     def ledger(self, route: Route) -> Path:
         return self.path / "judge" / f"{route.recovers or route.name}.sqlite"
