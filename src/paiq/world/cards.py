@@ -34,8 +34,7 @@ SUMMARY = {
 _NOTE = {
     "tower": "Held-out accuracy of linear (ridge) probes at the patch of an object's centre. "
     "`shifted` holds only combinations of shape, colour and pattern that no training scene shows. "
-    "There the shape follows from colour and pattern, against everything seen before, so a probe "
-    "that leaned on them falls below chance.",
+    "There the shape follows from colour and pattern, and no training scene obeys that.",
     "language": "Part of first answers that are right word for word, from clean word maps of "
     "held-out scenes, by grid.",
 }

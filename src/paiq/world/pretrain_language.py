@@ -37,7 +37,7 @@ WEIGHTS = {
 
 RECIPE = Schedule(steps=4567, batch_size=256, learning_rate=1e-3, scenes=300_000)
 IDS = {word: number for number, word in enumerate(WORDS)}
-_PIECES = re.compile(r"<\w+>|\w+|[^\w\s]+")
+_PIECES = re.compile(r"<\w+>|\w+|[^\w\s<]+")
 
 
 def configuration() -> Any:
