@@ -2,10 +2,12 @@ import base64
 import csv
 import dataclasses
 import hashlib
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from paiq.analysis.comparisons import Plan, Roles
 from paiq.analysis.runs import read_runs
@@ -14,6 +16,7 @@ from paiq.errors import ConfigError, DataError
 from paiq.model import PaiqConfig
 from paiq.records import Judgment, Prediction, Sample, read_records, write_records
 from paiq.report.run_page import Choices, run_report
+from paiq.world.source import WorldSource
 from report.folders import drop_scores, judgments, keep_ledger, write_run
 from report.pages import HOSTILE, Page, assert_self_contained
 
@@ -229,6 +232,28 @@ def test_the_group_is_the_language_model_of_the_run(tmp_path):
     (folder / "run.yaml").write_text("language:\n  name: Qwen/Qwen3.5-2B\n")
     assert {part.records.group for part in read_runs([str(folder)])} == {"Qwen3.5-2B"}
     assert {part.records.group for part in read_runs([f"mine={folder}"])} == {"mine"}
+    (folder / "run.yaml").write_text("language:\n  name: builtin:world/weights/language\n")
+    assert {part.records.group for part in read_runs([str(folder)])} == {"world"}
+
+
+def test_a_scene_of_the_world_is_drawn_again(tmp_path):
+    folder = write_run(tmp_path / "tiny", count=2, methods=("paiq",))
+    path = folder / "samples" / "pets.jsonl"
+    scenes = WorldSource("test", 2)
+    write_records(
+        path,
+        [
+            dataclasses.replace(sample, image=scenes[index].image, facts=scenes[index].facts)
+            for index, sample in enumerate(read_records(path, Sample))
+        ],
+    )
+    page = Page(report_of(folder).document.page)
+    shown = [base64.b64decode(src.partition(",")[2]) for src in page.values("src")]
+    assert len(shown) == 2
+    drawn = scenes.image(scenes[1])
+    with Image.open(io.BytesIO(shown[1])) as seen:
+        difference = np.asarray(seen.convert("RGB").resize(drawn.size), float) - np.asarray(drawn)
+        assert np.abs(difference).mean() < 12
 
 
 def test_the_same_runs_give_the_same_bytes(folder, report):

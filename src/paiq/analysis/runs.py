@@ -20,6 +20,7 @@ from paiq.judging.ledger_files import load_book
 from paiq.judging.ledger_state import Book, State
 from paiq.judging.prompts import SHIPPED
 from paiq.records import Axis, Family, Judgment, Prediction, Sample, read_records
+from paiq.towers.folder import BUILTIN
 
 Key = tuple[str, str, Axis]
 """Method, sample id, axis, inside one slice."""
@@ -99,7 +100,11 @@ def _group_of(folder: Path) -> str:
         raise DataError(f"cannot read {config}: {error}") from error
     language = values.get("language") if isinstance(values, dict) else None
     name = language.get("name") if isinstance(language, dict) else None
-    return str(name).rstrip("/").rsplit("/", 1)[-1] if name else folder.resolve().name
+    if not name:
+        return folder.resolve().name
+    if str(name).startswith(BUILTIN):  # a folder inside the package: named by its room
+        return str(name).removeprefix(BUILTIN).partition("/")[0]
+    return str(name).rstrip("/").rsplit("/", 1)[-1]
 
 
 def _trained(folder: Path) -> Trained | None:

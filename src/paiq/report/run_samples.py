@@ -2,18 +2,23 @@
 
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from paiq.analysis.runs import Ending, RunSlice
 from paiq.data.images import inside, read_image
-from paiq.errors import DataError
+from paiq.errors import ConfigError
 from paiq.records import AXES, Axis, Judgment, Sample
 from paiq.report.page import picture
+from paiq.world.source import WorldSource
 
 THUMBNAIL = 240
+WORLD_KEY = re.compile(r"world/(?P<split>[a-z]+)/(?P<seed>[0-9]{1,9})/(?P<index>[0-9]{1,9})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +143,7 @@ def _history(attempts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _card(sample: Sample, parts: Sequence[RunSlice], books: Sequence[_Book]) -> SampleCard:
-    image, trouble = _thumbnail(parts[0].images, sample.image)
+    image, trouble = _thumbnail(parts[0].images, sample)
     return SampleCard(
         group=parts[0].records.group,
         dataset=parts[0].records.dataset,
@@ -152,13 +157,21 @@ def _card(sample: Sample, parts: Sequence[RunSlice], books: Sequence[_Book]) -> 
     )
 
 
-def _thumbnail(root: Path, name: str) -> tuple[str | None, str]:
+def _thumbnail(root: Path, sample: Sample) -> tuple[str | None, str]:
     """A small JPEG; a picture that cannot be shown takes nothing from the numbers, and is named."""
     try:
-        image = read_image(inside(root, name), first_frame=True)
-    except DataError as error:
+        image = _picture(root, sample)
+    except ConfigError as error:
         return None, str(error).replace(str(root), "the image folder")
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     out = io.BytesIO()
     image.save(out, format="JPEG", quality=82)
     return picture(out.getvalue(), "jpeg"), ""
+
+
+def _picture(root: Path, sample: Sample) -> Image.Image:
+    """The kept file; a scene of the world, which keeps none, is drawn again from its key."""
+    key = WORLD_KEY.fullmatch(sample.image)
+    if sample.facts is None or key is None:
+        return read_image(inside(root, sample.image), first_frame=True)
+    return WorldSource(key["split"], int(key["index"]) + 1, int(key["seed"])).image(sample)
