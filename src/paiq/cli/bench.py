@@ -8,6 +8,7 @@ examples:
   paiq bench interfaces --quick
   paiq bench train
   paiq bench step batch=2 --threads 1
+  paiq bench attacks route=local-vllm prompts=hardened
   paiq bench interfaces hidden_sizes=[2048] batches=[1] --threads 1 --out results
 """
 
@@ -19,6 +20,7 @@ BENCHMARKS = {
     "train": "a recipe's training loop against a plain one that runs the towers in every step",
     "step": "one step and one generation of a 2B-shaped model, part by part, against a plain loop",
     "judge": "the judge through faults and kills, and its speed beside a bare HTTP loop",
+    "attacks": "how easily a judge is talked into a score, on answers known to be wrong",
 }
 
 
