@@ -73,12 +73,14 @@ def _save(model, folder: Path, **files) -> Path:
     return folder
 
 
-def _seeded(kind, config):
+def _seeded(kind, config, noise=0.05):
     torch.manual_seed(0)
     model = kind(config)
     with torch.no_grad():  # norms away from identity and biases from zero, so that order matters
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
+        for name, parameter in model.named_parameters():
+            # With more noise, layers outweigh the embedding: a tied model then says something.
+            scale = 0.05 if "embed" in name else noise
+            parameter.add_(scale * torch.randn_like(parameter))
     return model.eval()
 
 
@@ -153,31 +155,31 @@ DECODER = {
 }
 
 
-def llama(folder: Path) -> Path:
+def llama(folder: Path, noise: float = 0.05) -> Path:
     """`llama` with an untied head and the headers of Llama-3.1's template."""
     words = tokenizer(LLAMA_TOKENS, LLAMA, eos="<|eot_id|>", bos="<|begin_of_text|>")
     words.save_pretrained(folder)
     config = t.LlamaConfig(**DECODER, tie_word_embeddings=False, **_ends(words))
-    return _save(_seeded(t.LlamaForCausalLM, config), folder)
+    return _save(_seeded(t.LlamaForCausalLM, config, noise), folder)
 
 
-def chatml(folder: Path) -> Path:
+def chatml(folder: Path, noise: float = 0.05) -> Path:
     """A tied `llama` with a plain chat template and an `<image>` token: the generic family."""
     words = tokenizer(CHATML_TOKENS, CHATML, eos="<|im_end|>")
     words.save_pretrained(folder)
     config = t.LlamaConfig(**DECODER, tie_word_embeddings=True, **_ends(words))
-    return _save(_seeded(t.LlamaForCausalLM, config), folder)
+    return _save(_seeded(t.LlamaForCausalLM, config, noise), folder)
 
 
-def qwen3(folder: Path) -> Path:
+def qwen3(folder: Path, noise: float = 0.05) -> Path:
     """`qwen3`, tied, with the thinking block of its template."""
     words = tokenizer(QWEN_TOKENS, QWEN, eos="<|im_end|>")
     words.save_pretrained(folder)
     config = t.Qwen3Config(**DECODER, tie_word_embeddings=True, **_ends(words))
-    return _save(_seeded(t.Qwen3ForCausalLM, config), folder)
+    return _save(_seeded(t.Qwen3ForCausalLM, config, noise), folder)
 
 
-def qwen3_5(folder: Path, tied: bool = True) -> Path:
+def qwen3_5(folder: Path, tied: bool = True, noise: float = 0.05) -> Path:
     """The full vision-language `qwen3_5`: hybrid attention, vision tower included."""
     words = tokenizer(QWEN_TOKENS, QWEN, eos="<|im_end|>")
     words.save_pretrained(folder)
@@ -199,10 +201,10 @@ def qwen3_5(folder: Path, tied: bool = True) -> Path:
         tie_word_embeddings=tied,
         image_token_id=words.convert_tokens_to_ids("<|image_pad|>"),
     )
-    return _save(_seeded(t.Qwen3_5ForConditionalGeneration, config), folder)
+    return _save(_seeded(t.Qwen3_5ForConditionalGeneration, config, noise), folder)
 
 
-def internvl(folder: Path, tied: bool = False) -> Path:
+def internvl(folder: Path, tied: bool = False, noise: float = 0.05) -> Path:
     """The full `internvl` folder around a Qwen3 language model."""
     words = tokenizer(INTERNVL_TOKENS, CHATML, eos="<|im_end|>")
     words.save_pretrained(folder)
@@ -212,7 +214,7 @@ def internvl(folder: Path, tied: bool = False) -> Path:
         tie_word_embeddings=tied,
         image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"),
     )
-    return _save(_seeded(t.InternVLForConditionalGeneration, config), folder)
+    return _save(_seeded(t.InternVLForConditionalGeneration, config, noise), folder)
 
 
 def _ends(words) -> dict[str, int]:
