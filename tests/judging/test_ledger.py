@@ -147,6 +147,23 @@ def test_a_refused_batch_leaves_no_part_of_itself(path):
         assert [row.seq for row in ledger.append([OPENED])] == [1]
 
 
+def steps_of_a_send(path):
+    """How many steps SQLite's machine takes to record one send with its accepted reply."""
+    steps = []
+    with Ledger(path) as ledger:
+        ledger._database.set_progress_handler(lambda: steps.append(1) and None, 10)
+        wanted = job("KEY-late")
+        ledger.append([wanted.expected.entry(), intent(wanted)])
+        ledger.append(accepted(wanted, response="late"))
+    return len(steps)
+
+
+def test_the_last_row_of_a_long_ledger_costs_what_the_first_did(path, tmp_path):
+    fill(path, 1)
+    fill(tmp_path / "long.sqlite", 1500)
+    assert steps_of_a_send(tmp_path / "long.sqlite") < 2 * steps_of_a_send(path)
+
+
 def test_the_schema_knows_every_kind_of_row():
     for kind in RowKind.__args__:
         assert f"'{kind}'" in SCHEMA

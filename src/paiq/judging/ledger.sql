@@ -19,8 +19,8 @@ CREATE TABLE record (
     UNIQUE (seq, kind, key)
 ) STRICT;
 
-CREATE UNIQUE INDEX one_of_each_attempt ON record (kind, key, route, attempt)
-    WHERE kind IN ('intent', 'outcome');
+-- Only intents and outcomes have an attempt; rows without one are all different to SQLite.
+CREATE UNIQUE INDEX one_of_each_attempt ON record (key, route, attempt, kind);
 CREATE UNIQUE INDEX one_accepted_reply ON record (key) WHERE kind = 'accepted';
 
 CREATE TABLE score (
