@@ -315,7 +315,8 @@ def test_the_ledger_verb_verifies_tells_and_exports(run_folder, capsys, tmp_path
         assert main([*words, route_file(run_folder, server)]) == 1
     ledger = str(run_folder / "judge" / "mine.sqlite")
     assert main(["ledger", "verify", ledger]) == 0
-    assert main(["ledger", "status", ledger]) == 0
+    assert main(["ledger", "status", str(run_folder)]) == 0
+    assert main(["ledger", "status", str(tmp_path)]) == 2
     assert main(["ledger", "export", ledger, "--to", str(tmp_path / "rows.jsonl")]) == 0
     shown = capsys.readouterr().out
     assert "whole, " in shown

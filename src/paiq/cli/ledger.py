@@ -6,10 +6,12 @@
            with --good-prefix also what a damaged file still holds
   merge    joins the ledgers of several machines; conflicting records are an error
 
+A ledger is a file judge/ROUTE.sqlite; a run's folder stands for all of its ledgers.
+
 examples:
-  paiq ledger verify runs/demo/judge/gpt-4o.sqlite
-  paiq ledger status runs/demo/judge/gpt-4o.sqlite
-  paiq ledger export runs/demo/judge/gpt-4o.sqlite --to records.parquet
+  paiq ledger status runs/demo
+  paiq ledger verify runs/demo/judge/world-exact.sqlite
+  paiq ledger export runs/demo --to records.parquet
   paiq ledger merge here.sqlite there.sqlite --to both.sqlite
 """
 

@@ -24,6 +24,16 @@ from paiq.judging.ledger_rows import (
 )
 from paiq.judging.lock import Lock, beside, witness
 
+AROUND = (
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_FULL",
+    "SQLITE_LOCKED",
+    "SQLITE_NOMEM",
+    "SQLITE_PERM",
+    "SQLITE_READONLY",
+)
+"""Errors that say nothing about the content of the file."""
 INSERT = f"INSERT INTO record ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # constants only
 SELECT = f"SELECT {COLUMNS} FROM record ORDER BY seq"  # noqa: S608  # constants only
 SCORE = "INSERT INTO score (key, accepted, kind, value, evaluator) VALUES (?, ?, 'accepted', ?, ?)"
@@ -126,7 +136,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
             database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT; PRAGMA wal_checkpoint;")
         _check_format(database, path)
     except sqlite3.Error as error:
-        raise damaged(path, f"SQLite says: {error}") from error
+        raise trouble(path, error) from error
     return database
 
 
@@ -143,7 +153,18 @@ def read(database: sqlite3.Connection, path: Path) -> Iterator[Row]:
             yield row
             seq, digest = row.seq, row.digest
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        raise damaged(path, f"after record {seq} SQLite says: {error}", seq) from error
+        raise trouble(path, error, seq) from error
+
+
+def trouble(path: Path, error: Exception, good: int | None = None) -> DataError:
+    """What an error of SQLite means: something around the file, or damage in it."""
+    name = getattr(error, "sqlite_errorname", "")  # not of the Python errors among them
+    if name.startswith(AROUND):
+        return DataError(
+            f"cannot use {path}: {error}. The folder must be writable and on a disk with room, "
+            "even for reading: SQLite keeps its log beside the file"
+        )
+    return damaged(path, f"SQLite says: {error}", good)
 
 
 def damaged(path: Path, problem: str, good: int | None = None) -> DamagedLedgerError:

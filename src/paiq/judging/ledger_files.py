@@ -10,7 +10,7 @@ from typing import Any
 
 from paiq.errors import ConfigError, DataError
 from paiq.files import write_atomically
-from paiq.judging.ledger import DamagedLedgerError, Ledger, connect, damaged, last, read
+from paiq.judging.ledger import DamagedLedgerError, Ledger, connect, damaged, last, read, trouble
 from paiq.judging.ledger_rows import COLUMNS, Entry, Row, canonical
 from paiq.judging.ledger_state import Book, Coverage
 from paiq.judging.lock import beside
@@ -50,7 +50,7 @@ def verify(path: Path) -> Verified:
         if wrong or scores != accepted:
             raise damaged(path, f"{accepted} accepted replies and {scores} scores do not agree")
     except sqlite3.Error as error:
-        raise damaged(path, f"SQLite says: {error}") from error
+        raise trouble(path, error) from error
     finally:
         database.close()
     return Verified(rows=rows, digest=digest, coverage=book.coverage())
@@ -72,7 +72,7 @@ def slices_of(path: Path) -> set[str]:
     try:
         return {name for (name,) in database.execute(SLICES)}
     except sqlite3.Error as error:
-        raise damaged(path, f"SQLite says: {error}") from error
+        raise trouble(path, error) from error
     finally:
         database.close()
 

@@ -11,6 +11,7 @@ from paiq.judging.ledger_state import Coverage
 def act(
     action: str, ledgers: Sequence[Path], to: Path | None, good_prefix: bool
 ) -> tuple[list[str], int]:
+    ledgers = [path for given in ledgers for path in _found(given)]
     if action == "merge":
         return [_merge(ledgers, to)], 0
     if action == "export":
@@ -23,6 +24,16 @@ def act(
         else:
             lines += [f"{path}:", *(f"  {line}" for line in tell(load_book(path).coverage()))]
     return lines, 0
+
+
+def _found(path: Path) -> list[Path]:
+    """The ledgers of a run's folder, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    found = sorted((path / "judge").glob("*.sqlite"))
+    if not found:
+        raise ConfigError(f"{path} holds no ledger; paiq judge {path} writes judge/ROUTE.sqlite")
+    return found
 
 
 def tell(coverage: Coverage) -> list[str]:
