@@ -178,3 +178,15 @@ def test_direct_interpolation_in_float32_stays_close():
     expected = interface(*features).tokens
     got = interface.as_direct_interpolation()(*features).tokens
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float32, torch.float64])
+def test_moved_to_another_precision_it_still_computes_in_float32_at_least(weights, given):
+    interface = interface_of(dtype=torch.float32)
+    features = features_of(dtype=given)
+    expected = interface(*features).tokens
+    tokens = interface.fold().to(weights)(*features).tokens
+    assert tokens.dtype == given
+    tolerance = 5e-2 if torch.bfloat16 in (weights, given) else 1e-5
+    torch.testing.assert_close(tokens, expected, rtol=tolerance, atol=tolerance)

@@ -7,8 +7,7 @@ from interfaces.oracle import allocate_slowly, cosines_slowly
 from paiq.errors import ConfigError, DataError
 from paiq.interfaces import create
 from paiq.interfaces.features import Sizes
-from paiq.interfaces.paiq import PLAIN
-from paiq.interfaces.plan import Plan, cheapest
+from paiq.interfaces.plan import PLAIN, Plan, cheapest
 
 SIZES = {
     "hidden_size": 20,

@@ -11,9 +11,7 @@ two affine maps. Per image there is no d^2 and no d^3 left.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,114 +27,16 @@ from paiq.errors import DataError
 from paiq.files import write_atomically
 from paiq.interfaces.base import Fused, Sizes
 from paiq.interfaces.features import check_features, refuse_nonfinite
+from paiq.interfaces.maps import Maps, Rotated
 from paiq.interfaces.matching import NORM_FLOOR, MatchingRule, Reading, read
 from paiq.interfaces.precision import full_precision, working_dtype
+from paiq.interfaces.streams import Side
 
 ALIGN = 16  # widths are filled up with zero rows to a multiple the product kernels like
 TRIANGLE_BLOCKS = 4  # strips of a triangular product; 4 leave 5/8 of the operations
-TRIANGLE_ROWS = {"cpu": 128, "cuda": 8192}  # below, strips cost more than they spare
+TRIANGLE_ROWS = {"cpu": 128}  # below, strips cost more than they spare
+TRIANGLE_ROWS_ELSEWHERE = 8192
 TENSORS, SETTINGS = "folded.safetensors", "folded.json"
-
-
-class Side:
-    """A second CUDA stream for what does not depend on the first; nothing on a processor."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.main = self.stream = None
-        if tensor.is_cuda:
-            self.main = torch.cuda.current_stream(tensor.device)
-            self.stream = _side_stream(tensor.device)
-
-    def __enter__(self) -> None:
-        if self.stream is not None and self.main is not None:
-            self.stream.wait_stream(self.main)
-            torch.cuda.set_stream(self.stream)
-
-    def __exit__(self, *error: object) -> None:
-        if self.main is not None:
-            torch.cuda.set_stream(self.main)
-
-    def mark(self) -> torch.cuda.Event | None:
-        return None if self.stream is None else self.stream.record_event()
-
-    def wait(self, event: torch.cuda.Event | None, made: Tensor) -> None:
-        """The first stream goes on when the event has passed, and may then use what was made."""
-        if self.main is not None and event is not None:
-            self.main.wait_event(event)
-            made.record_stream(self.main)
-
-
-@cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
-
-
-@dataclass(frozen=True)
-class Rotated:
-    """How the residual is turned and scaled."""
-
-    columns: Callable[[Tensor], Tensor]
-    """Multiplies columns by Q."""
-    scale: float
-    """lambda."""
-
-
-@dataclass(frozen=True)
-class Maps:
-    """The linear maps of PAIQ as tensors of one dtype."""
-
-    P_d: Float[Tensor, "d c"]
-    b_d: Float[Tensor, "d"]
-    P_s: Float[Tensor, "d k"]
-    b_s: Float[Tensor, "d"]
-    W_d: Float[Tensor, "d d"]
-    W_s: Float[Tensor, "d d"]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.P_d.dtype
-
-    def base(self, X: Float[Tensor, "B n c"]) -> Float[Tensor, "B n d"]:
-        """D, eq. content_project, out of reach of autocast."""
-        with full_precision(X):
-            return linear(X, self.P_d, self.b_d)
-
-    def source(self, Y: Float[Tensor, "B m k"]) -> Float[Tensor, "B m d"]:
-        """S, likewise."""
-        with full_precision(Y):
-            return linear(Y, self.P_s, self.b_s)
-
-    def queries(self, D: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
-        return linear(D, self.W_d)
-
-    def keys(self, S: Float[Tensor, "B m d"]) -> Float[Tensor, "B m d"]:
-        return linear(S, self.W_s)
-
-    def composed_queries(self, X: Float[Tensor, "B n c"]) -> Float[Tensor, "B n d"]:
-        """The queries without D: weights are multiplied once, tokens never meet d x d."""
-        return linear(X, self.W_d @ self.P_d, self.W_d @ self.b_d)
-
-    def composed_keys(self, Y: Float[Tensor, "B m k"]) -> Float[Tensor, "B m d"]:
-        return linear(Y, self.W_s @ self.P_s, self.W_s @ self.b_s)
-
-    def project_aggregate(self, reading: Reading) -> Float[Tensor, "B n d"]:
-        """Pi S out of Pi Y: the bias counts as often as Pi covers."""
-        projected = linear(reading.aggregate, self.P_s)
-        return torch.addcmul(projected, reading.coverage.unsqueeze(2), self.b_s)
-
-
-def direct_interpolation(maps: Maps, Q: Float[Tensor, "d d"], scale: float) -> Maps:
-    """Maps with which Q = I gives the same outputs, eq. fold_parameters."""
-    eye = torch.eye(len(Q), dtype=Q.dtype, device=Q.device)
-    B_d = (eye - scale * Q) / (1 - scale)
-    return Maps(
-        P_d=B_d @ maps.P_d,
-        b_d=B_d @ maps.b_d,
-        P_s=Q @ maps.P_s,
-        b_s=Q @ maps.b_s,
-        W_d=torch.linalg.solve(B_d, maps.W_d, left=False),
-        W_s=maps.W_s @ Q.mT,
-    )
 
 
 class Folded(nn.Module):
@@ -188,34 +88,24 @@ class Folded(nn.Module):
         check_features(self.sizes, spatial, semantic, self.key_map.device)
         if self.check_finite:
             refuse_nonfinite(spatial, semantic)
-        dtype = working_dtype(self.key_map)
+        dtype = working_dtype(spatial, self.key_map)
         X, Y = spatial.to(dtype), semantic.to(dtype)
+        maps = {name: tensor.to(dtype) for name, tensor in self.named_buffers()}
         with full_precision(X):
             side = Side(X)
             with side:  # whatever needs X alone runs while the keys and the matching do
-                queries = self._unit_queries(X)
+                queries = _unit_queries(X, maps)
                 ready = side.mark()
-                tokens = linear(X, self.base_map, self.base_bias)
-            keys = triangular(Y.flatten(0, 1), self.key_map, self.key_bias)
+                tokens = linear(X, maps["base_map"], maps["base_bias"])
+            keys = triangular(Y.flatten(0, 1), maps["key_map"], maps["key_bias"])
             key_norms = torch.linalg.vector_norm(keys, dim=1).clamp_(min=NORM_FLOOR)
             side.wait(ready, queries)
             similarity = torch.bmm(queries, keys.view(*Y.shape[:2], keys.shape[1]).mT)
             similarity.div_(key_norms.view(Y.shape[0], 1, Y.shape[1]))
-            aggregate = self._with_coverage(read(similarity, Y, self.rule))
+            aggregate = _with_coverage(read(similarity, Y, self.rule))
             side.wait(side.mark(), tokens)
-            tokens.flatten(0, 1).addmm_(aggregate.flatten(0, 1), self.source_map.mT)
+            tokens.flatten(0, 1).addmm_(aggregate.flatten(0, 1), maps["source_map"].mT)
             return Fused(tokens.to(spatial.dtype))
-
-    def _unit_queries(self, X: Float[Tensor, "B n c"]) -> Float[Tensor, "B n r"]:
-        lengths = triangular(X.flatten(0, 1), self.query_norm_map, self.query_norm_bias)
-        norms = torch.linalg.vector_norm(lengths, dim=1).clamp_(min=NORM_FLOOR)
-        queries = linear(X, self.query_map, self.query_bias)
-        return queries.div_(norms.view(*X.shape[:2], 1))
-
-    def _with_coverage(self, reading: Reading) -> Float[Tensor, "B n w"]:
-        coverage = reading.coverage.unsqueeze(2)
-        filling = coverage.new_zeros(1, 1, ALIGN - 1).expand(*coverage.shape[:2], -1)
-        return torch.cat([reading.aggregate, coverage, filling], dim=2)
 
     def save(self, folder: Path) -> None:
         """Writes the tensors and, last, what they are for."""
@@ -272,7 +162,8 @@ def triangular(
     rows: Float[Tensor, "N k"], weight: Float[Tensor, "r k"], bias: Float[Tensor, "r"]
 ) -> Float[Tensor, "N r"]:
     """rows weight^T + bias for a weight that is zero below its diagonal, strip by strip."""
-    strips = TRIANGLE_BLOCKS if rows.shape[0] >= TRIANGLE_ROWS[rows.device.type] else 1
+    enough = TRIANGLE_ROWS.get(rows.device.type, TRIANGLE_ROWS_ELSEWHERE)
+    strips = TRIANGLE_BLOCKS if rows.shape[0] >= enough else 1
     result = rows.new_empty(rows.shape[0], weight.shape[0])
     step = -(-weight.shape[1] // (strips * ALIGN)) * ALIGN
     for start in range(0, min(weight.shape), step):
@@ -280,6 +171,20 @@ def triangular(
         strip, out = weight[start:end, start:].mT, result[:, start:end]
         torch.addmm(bias[start:end], rows[:, start:], strip, out=out)
     return result
+
+
+def _unit_queries(X: Float[Tensor, "B n c"], maps: dict[str, Tensor]) -> Float[Tensor, "B n r"]:
+    rows = X.flatten(0, 1)
+    lengths = triangular(rows, maps["query_norm_map"], maps["query_norm_bias"])
+    norms = torch.linalg.vector_norm(lengths, dim=1).clamp_(min=NORM_FLOOR)
+    queries = linear(X, maps["query_map"], maps["query_bias"])
+    return queries.div_(norms.view(*X.shape[:2], 1))
+
+
+def _with_coverage(reading: Reading) -> Float[Tensor, "B n w"]:
+    coverage = reading.coverage.unsqueeze(2)
+    filling = coverage.new_zeros(1, 1, ALIGN - 1).expand(*coverage.shape[:2], -1)
+    return torch.cat([reading.aggregate, coverage, filling], dim=2)
 
 
 def _with_bias(weight: Tensor, bias: Tensor) -> Tensor:

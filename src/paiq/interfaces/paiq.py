@@ -15,9 +15,10 @@ from torch.nn.functional import linear
 
 from paiq.errors import ConfigError
 from paiq.interfaces.base import Fused, Interface, Sizes, Trace
-from paiq.interfaces.folding import Folded, Maps, Rotated, direct_interpolation
+from paiq.interfaces.folding import Folded
+from paiq.interfaces.maps import Maps, Rotated, direct_interpolation
 from paiq.interfaces.matching import MatchingRule, Reading, cosines, read
-from paiq.interfaces.plan import PLAIN, Plan, cheapest
+from paiq.interfaces.plan import Plan, cheapest
 from paiq.interfaces.precision import full_precision, working_dtype
 from paiq.interfaces.rotation import Rotation
 
@@ -203,6 +204,3 @@ class Pai(Paiq):
     equation: ClassVar[str] = "Z = D + 0.6 (Pi S - D)"
     equations: ClassVar[tuple[str, ...]] = (CONTENT, *MATCHING, "Z = D + scale (Pi S - D)")
     rotates: ClassVar[bool] = False
-
-
-__all__ = ["PLAIN", "Pai", "Paiq", "PaiqOptions"]
