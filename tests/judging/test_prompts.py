@@ -125,6 +125,13 @@ def test_templates_of_a_user_are_used_when_asked_for_and_carry_the_users_name(tm
     assert any("is NOT the paper's" in line for line in loaded.report())
 
 
+@pytest.mark.parametrize("mark", prompts.CANDIDATE_MARKS)
+def test_every_usual_mark_is_understood_and_wholly_replaced(tmp_path, mark):
+    path = supply(tmp_path, accuracy=ACCURACY, hallucination=f"H <{mark}> {{...}}")
+    template = prompts.load(path, any_digest=True)["description", "hallucination"]
+    assert template.render({"<<PREDICTION>>": "x"}) == "H <x> {...}"
+
+
 @pytest.mark.parametrize("ending", ["", "\n"])
 def test_the_archived_templates_replace_ours_by_their_digest(tmp_path, monkeypatch, ending):
     # The paper prints only the digest; the test pretends that it is that of another text.
