@@ -21,8 +21,8 @@ from paiq.judging.world_pictures import drawn
 from paiq.progress import Report, silent
 from paiq.records import Prediction, Sample, read_records
 
-MOST_KEPT = 64
-"""Pairs whose requests are kept; both axes of one are asked for in a row."""
+MOST_KEPT = 4
+"""Pairs of a slice whose requests are kept, megabytes each; both axes of one are asked in a row."""
 
 
 class Builder(Protocol):
