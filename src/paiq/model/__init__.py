@@ -23,6 +23,8 @@ _HOMES = {
     "save_interface": "checkpoint",
     "export_merged": "export",
     "write_card": "card",
+    "Setup": "checkup",
+    "look_over": "checkup",
 }
 __all__ = sorted(_HOMES)
 

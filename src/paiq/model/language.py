@@ -75,7 +75,9 @@ class Language:
     generation: GenerationConfig
 
 
-def load_language(config: LanguageConfig, dtype: torch.dtype = torch.float32) -> Language:
+def load_language(
+    config: LanguageConfig, dtype: torch.dtype = torch.float32, **options: Any
+) -> Language:
     """The frozen decoder and its head; a weight its folder lacks is an error that names it."""
     folder = resolve(config.name, config.revision)
     text = text_config(folder)
@@ -85,7 +87,7 @@ def load_language(config: LanguageConfig, dtype: torch.dtype = torch.float32) ->
         if getattr(text, name, 0):
             setattr(text, name, 0.0)
     kind = _causal_class(text, folder)
-    model = load_strictly(kind, folder, text, dtype, **_mapping(folder))
+    model = load_strictly(kind, folder, text, dtype, **_mapping(folder), **options)
     return _split(model, folder)
 
 
