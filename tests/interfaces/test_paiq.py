@@ -1,7 +1,10 @@
 """PAIQ end to end: every plan, precision and check, against one slow float64 path."""
 
+import copy
+
 import pytest
 import torch
+import torch.utils.checkpoint
 
 from interfaces.oracle import allocate_slowly, cosines_slowly
 from paiq.errors import ConfigError, DataError
@@ -216,3 +219,32 @@ def test_huge_but_finite_features_are_not_refused():
 def test_a_scale_outside_the_open_interval_is_refused(scale):
     with pytest.raises(ConfigError, match="scale must lie in"):
         create("paiq", hidden_size=8, scale=scale)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_gives_the_same_gradients(reentrant):
+    interface = interface_of()
+    spatial, semantic = features_of()
+    spatial.requires_grad_()
+
+    def tokens():
+        run = torch.utils.checkpoint.checkpoint
+        return run(lambda *given: interface(*given).tokens, spatial, semantic,
+                   use_reentrant=reentrant)  # fmt: skip
+
+    inputs = [spatial, *interface.parameters()]
+    expected = torch.autograd.grad(interface(spatial, semantic).tokens.square().sum(), inputs)
+    tokens().square().sum().backward()
+    for value, gradient in zip(inputs, expected, strict=True):
+        torch.testing.assert_close(value.grad, gradient)
+
+
+def test_a_copied_interface_is_independent_of_the_first():
+    interface = interface_of()
+    features = features_of()
+    before = interface(*features).tokens
+    copied = copy.deepcopy(interface)
+    with torch.no_grad():
+        copied.rotation.weight.add_(1)
+    assert torch.equal(interface(*features).tokens, before)
+    assert not torch.equal(copied(*features).tokens, before)

@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 
 from paiq.errors import ConfigError
 from paiq.interfaces.rotation import (
+    Dense,
     Factors,
     Rotation,
     UnpivotedFactors,
@@ -216,10 +217,19 @@ def test_second_order_gradients_are_refused_in_words():
 
 def test_the_orthogonality_error_sees_a_matrix_that_is_not_orthogonal():
     rotation = rotation_of(16, dtype=torch.float32)
-    assert rotation.orthogonality_error() < 1e-5
-    dense = rotation._cache.dense(rotation.weight, torch.float32)
-    dense.Q[0, 0] += 0.01
-    assert rotation.orthogonality_error() > 1e-3
+    assert 0 < rotation.orthogonality_error() < 1e-5
+    assert 0 < rotation.orthogonality_error(torch.float64) < 1e-13
+    Q = rotation.matrix().clone()
+    Q[0, 0] += 0.01
+    assert Dense(Q).orthogonality_error > 1e-3
+
+
+def test_a_trace_in_float64_of_float32_weights_factorises_once(factorisations):
+    rotation = rotation_of(6, dtype=torch.float32)
+    rotation(torch.randn(6, 3, dtype=torch.float64))
+    rotation.matrix(torch.float64)
+    rotation.orthogonality_error(torch.float64)
+    assert len(factorisations) == 1
 
 
 def without_pivots(M):

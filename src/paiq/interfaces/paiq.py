@@ -132,7 +132,7 @@ class Paiq(Interface):
             aggregate=reading.aggregate,
             rotation=self.rotation_matrix(maps.dtype),
             row_mass=reading.row_mass,
-            orthogonality_error=self.rotation.orthogonality_error() if self.rotates else 0.0,
+            orthogonality_error=self._orthogonality_error(maps.dtype),
         )
 
     def maps(self, dtype: torch.dtype) -> Maps:
@@ -152,6 +152,9 @@ class Paiq(Interface):
             return self.rotation.matrix(dtype)
         weight = self.query.weight
         return torch.eye(len(weight), dtype=working_dtype(weight), device=weight.device).to(dtype)
+
+    def _orthogonality_error(self, dtype: torch.dtype) -> float:
+        return self.rotation.orthogonality_error(dtype) if self.rotates else 0.0
 
     @torch.no_grad()
     def fold(self) -> Folded:

@@ -10,6 +10,7 @@ calls until the weight changes.
 
 import weakref
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -88,6 +89,13 @@ class Dense:
 
     Q: Float[Tensor, "d d"]
 
+    @cached_property
+    def orthogonality_error(self) -> float:
+        """The largest entry of |Q^T Q - I|."""
+        gram = self.Q.mT @ self.Q
+        gram.diagonal().sub_(1)
+        return float(gram.abs().max())
+
     def times(self, columns: Tensor, *, transposed: bool) -> Tensor:
         return (self.Q.mT if transposed else self.Q) @ columns
 
@@ -118,13 +126,11 @@ class Rotation(nn.Module):
             wanted = torch.promote_types(dtype, working_dtype(self.weight))
             return self._cache.dense(self.weight, wanted).Q
 
-    def orthogonality_error(self) -> float:
+    def orthogonality_error(self, dtype: torch.dtype = torch.float32) -> float:
         """The largest entry of |Q^T Q - I|."""
-        Q = self.matrix()
-        with full_precision(Q):
-            gram = Q.mT @ Q
-            gram.diagonal().sub_(1)
-            return float(gram.abs().max())
+        with full_precision(self.weight):
+            wanted = torch.promote_types(dtype, working_dtype(self.weight))
+            return self._cache.dense(self.weight, wanted).orthogonality_error
 
 
 def dense_is_cheaper(width: int, columns: int) -> bool:
