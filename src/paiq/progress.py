@@ -53,13 +53,14 @@ def progress(title: str, total: int) -> Iterator[Report]:
 
 def _plain(title: str, total: int) -> Report:
     started = last = time.monotonic()
+    shown = -1
 
     def report(done: int, note: str = "") -> None:
-        nonlocal last
+        nonlocal last, shown
         now = time.monotonic()
-        if done < total and now - last < PLAIN_EVERY_SECONDS:
+        if done == shown or (done < total and now - last < PLAIN_EVERY_SECONDS):
             return
-        last = now
+        last, shown = now, done
         left = (now - started) / done * (total - done) if done else float("nan")
         line = f"{title}: {done}/{total}, {now - started:.0f} s, {left:.0f} s left {note}"
         print(line.rstrip(), file=sys.stderr, flush=True)

@@ -10,13 +10,22 @@ from paiq.errors import ConfigError
 
 
 def child(tmp_path, name, *words):
-    return Child(title=name, words=words, log=tmp_path / f"{name}.log")
+    return Child(title=name, commands=(words,), log=tmp_path / f"{name}.log")
 
 
 def test_all_commands_run_and_their_output_is_kept(tmp_path):
     children = [child(tmp_path, name, "--version") for name in "abc"]
     run_side_by_side(children, at_once=2)
     assert all("paiq" in one.log.read_text() for one in children)
+
+
+def test_one_process_runs_several_commands_and_stops_at_the_first_failure(tmp_path):
+    commands = (("--version",), ("nonsense",), ("--help",))
+    one = Child(title="chain", commands=commands, log=tmp_path / "chain.log")
+    with pytest.raises(ConfigError, match="code 2"):
+        run_side_by_side([one], at_once=1)
+    assert "paiq 0" in one.log.read_text()
+    assert "usage" not in one.log.read_text()
 
 
 def test_a_failure_shows_the_end_of_its_output(tmp_path):

@@ -15,20 +15,22 @@ from paiq import __version__
 from paiq.errors import ConfigError, suggest
 
 VERBS = {
-    "data": "list the data formats; check a data set; export it as plain files",
+    "demo": "the paper's experiment in small: train, answer, score, compare; one page",
     "doctor": "what is installed, which devices there are, what is missing and how to get it",
-    "import": "take the predictions of another program into a run, to be judged like our own",
-    "judge": "have predictions scored by a judge; resumes, and records every request",
-    "ledger": "verify, export or merge the records of every request to a judge",
-    "predict": "answer the samples of a slice with a trained run, resumable",
-    "bench": "measure speed side by side with references, in one run on this machine",
-    "world": "look at the embedded world, examine its frozen parts, or pretrain them anew",
-    "export": "write a trained model as one self-contained folder",
     "interfaces": "list the visual interfaces, or show one with its equations and sizes",
-    "compute": "analytical compute and parameters from published shapes, nothing loaded",
-    "report": "tables, intervals, figures and samples of runs in one page; the paper's numbers",
+    "world": "look at the embedded world, examine its frozen parts, or pretrain them anew",
+    "data": "list the data formats; check a data set; export it as plain files",
     "features": "run a recipe's frozen towers over its images and keep their features",
     "train": "train an interface by a recipe, or go on with a run",
+    "predict": "answer the samples of a slice with a trained run, resumable",
+    "import": "take the predictions of another program into a run, to be judged like our own",
+    "judge": "have predictions scored by a judge; resumes, and records every request",
+    "score": "score a run on the embedded world exactly; no judge, no network",
+    "ledger": "verify, export or merge the records of every request to a judge",
+    "report": "tables, intervals, figures and samples of runs in one page; the paper's numbers",
+    "compute": "analytical compute and parameters from published shapes, nothing loaded",
+    "export": "write a trained model as one self-contained folder",
+    "bench": "measure speed side by side with references, in one run on this machine",
 }
 
 INTRODUCTION = """\
@@ -36,6 +38,7 @@ paiq connects two frozen vision encoders to a frozen language model through a sm
 trainable piece, the visual interface: it trains, predicts, judges, reports and explains.
 
 start here:
+  paiq demo                   see all of it happen in small
   paiq doctor                 is this machine set up?
   paiq interfaces             which interfaces are there?
   paiq interfaces paiq        one of them, with equations and parameter counts

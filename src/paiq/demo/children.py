@@ -4,6 +4,7 @@ Two single-threaded processes use two cores better than two threads of one proce
 child that is killed can be started again where it stopped: every command here resumes.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -21,10 +22,10 @@ LAST_LINES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """One `paiq` command and the file its output goes to."""
+    """A process that runs `paiq` commands one after the other, and the file of its output."""
 
     title: str
-    words: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
     log: Path
 
 
@@ -54,7 +55,7 @@ def _start(child: Child) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C reaches us alone, and we pass it on once.
     with child.log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "paiq", *child.words],
+            [sys.executable, "-m", "paiq.cli.chain", json.dumps(child.commands)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},

@@ -95,7 +95,7 @@ def world(interface: str = "paiq") -> Run:
         semantic=TowerConfig(name=f"{BUILTIN}world/weights/semantic"),
         language=LanguageConfig(name=f"{BUILTIN}world/weights/language"),
         interface=InterfaceChoice.named(interface),
-        optimizer=Optimizer(learning_rate=1e-3),
+        optimizer=Optimizer(learning_rate=3e-3),
         schedule=Schedule(epochs=None, steps=400),
         batch=Batch(size=32, micro=32),
         features=Features(batch=64),
