@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paiq.judging.entries import outcome
+from paiq.judging.ledger_rows import Entry
 from paiq.judging.redaction import HIDDEN, inert, redact
+from paiq.judging.routes import load
+from paiq.judging.types import Reply
+from paiq.judging.verdict import classify
 
 CANARY = "sk-Canary/0+é\"x'=<&>"
 RAW = CANARY.encode()
@@ -27,6 +32,7 @@ RAW = CANARY.encode()
         repr(CANARY),
         html.escape(CANARY),
         RAW.hex(),
+        "".join(f"\\u{ord(letter):04X}" for letter in CANARY),
     ],
 )
 def test_a_secret_is_taken_out_in_every_spelling(spelled):
@@ -100,3 +106,16 @@ def test_any_text_becomes_one_printable_line_of_bounded_length(text):
 
 def test_harmless_text_is_shown_as_it_is():
     assert inert("naïve 🐶, 中文, <b>") == "naïve 🐶, 中文, <b>"
+
+
+@pytest.mark.parametrize("length", [30, 164, 900])
+@pytest.mark.parametrize("shift", range(0, 900, 97))
+def test_a_key_that_a_cut_runs_through_leaves_nothing_in_the_record(length, shift):
+    key = "".join(f"{number:03d}x" for number in range(length))[:length]
+    reply = Reply(status=400, body=b"<" * shift + key.encode() * (200_000 // length))
+    result = classify(reply, axis="accuracy", route=load("local-vllm"), secrets=[key])
+    intended = Entry(kind="intent", key="0" * 64, route="local-vllm", attempt=1, body={})
+    (entry,) = outcome(intended, reply, result, evaluator="x", secrets=[key])
+    told = entry.body.get("body", "") + entry.body["detail"]
+    assert not any(key[start : start + 4] in told for start in range(len(key) - 3))
+    assert len(told) <= 2300

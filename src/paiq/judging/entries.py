@@ -7,7 +7,7 @@ from typing import Any
 
 from paiq.judging.ledger_rows import Entry
 from paiq.judging.ledger_state import Expected
-from paiq.judging.redaction import inert, redact
+from paiq.judging.redaction import told
 from paiq.judging.types import Failure, Outcome, Reply, Request
 
 ALLOWED_HEADERS = frozenset(
@@ -47,13 +47,13 @@ def outcome(
 ) -> list[Entry]:
     """The outcome of a send and, where its reply was accepted, that reply with its score."""
     secrets = tuple(secrets)
-    told = _Telling(secrets)
+    tell = _Telling(secrets)
     entry = Entry(
         kind="outcome",
         key=intended.key,
         route=intended.route,
         attempt=intended.attempt,
-        body=_outcome_body(reply, result, told),
+        body=_outcome_body(reply, result, tell),
     )
     accepted = result.accepted
     if accepted is None:
@@ -61,8 +61,8 @@ def outcome(
     body = {
         "score": accepted.score,
         "evaluator": evaluator,
-        "response_id": told(accepted.response_id),
-        "model": told(accepted.model),
+        "response_id": tell(accepted.response_id),
+        "model": tell(accepted.model),
         "finish_reason": accepted.finish_reason,
         "body_sha256": accepted.body_sha256,
         "attempt": intended.attempt,
@@ -94,30 +94,30 @@ class _Telling:
         self._secrets = secrets
 
     def __call__(self, text: str, most: int = 300) -> str:
-        return inert(redact(text, self._secrets), most=most)
+        return told(text, self._secrets, most=most)
 
 
-def _outcome_body(reply: Reply, result: Outcome, told: _Telling) -> dict[str, Any]:
+def _outcome_body(reply: Reply, result: Outcome, tell: _Telling) -> dict[str, Any]:
     body: dict[str, Any] = {
         "class": "accepted" if result.failure is None else str(result.failure),
         "seconds": round(reply.elapsed, 3),
         "status": reply.status,
-        "response_id": result.response_id and told(result.response_id),
-        "model": result.model and told(result.model),
-        "finish_reason": result.finish_reason and told(result.finish_reason),
+        "response_id": result.response_id and tell(result.response_id),
+        "model": result.model and tell(result.model),
+        "finish_reason": result.finish_reason and tell(result.finish_reason),
         "usage": None if result.usage is None else asdict(result.usage),
         "retry_after": result.retry_after,
-        "headers": _headers(reply.headers, told),
+        "headers": _headers(reply.headers, tell),
         "body_sha256": sha256(reply.body).hexdigest() if reply.body else None,
     }
     if result.failure is not None:
-        body["detail"] = told(result.detail)
-        body["body"] = told(reply.body[: 4 * MOST_KEPT].decode("utf-8", "replace"), MOST_KEPT)
+        body["detail"] = tell(result.detail)
+        body["body"] = tell(reply.body.decode("utf-8", "replace"), MOST_KEPT)
     return {name: value for name, value in body.items() if value not in (None, "", {})}
 
 
-def _headers(headers: Mapping[str, str], told: _Telling) -> dict[str, str]:
-    return {name: told(headers[name]) for name in sorted(ALLOWED_HEADERS & set(headers))}
+def _headers(headers: Mapping[str, str], tell: _Telling) -> dict[str, str]:
+    return {name: tell(headers[name]) for name in sorted(ALLOWED_HEADERS & set(headers))}
 
 
 def withdrawal(item: Expected) -> Entry:

@@ -9,6 +9,10 @@ from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "[redacted]"
+MOST_READ = 64_000
+"""Characters of a text that are looked at."""
+LONGEST_SECRET = 4_000
+"""Characters that a secret may take in its longest spelling."""
 # What looks like a credential is hidden even where nobody told us that it is one.
 CREDENTIAL = re.compile(
     r"(?i)(?:\bbearer|\bbasic)\s+[a-z0-9._~+/=-]{8,}"
@@ -23,6 +27,16 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if secret:
             text = _spellings(secret).sub(HIDDEN, text)
     return CREDENTIAL.sub(HIDDEN, text)
+
+
+def told(text: str, secrets: Iterable[str] = (), *, most: int = 300) -> str:
+    """The beginning of a text from outside as one line without the secrets.
+
+    The secrets go first and the cuts come after; what a cut may have left of a secret is dropped
+    with the end.
+    """
+    cleaned = redact(text[:MOST_READ], secrets)
+    return inert(cleaned if len(text) <= MOST_READ else cleaned[:-LONGEST_SECRET], most=most)
 
 
 def inert(text: str, *, most: int = 300) -> str:
@@ -46,6 +60,7 @@ def _spellings(secret: str) -> re.Pattern[str]:
         quote_plus(raw),
         "".join(f"%{byte:02X}" for byte in raw),
         raw.hex(),
+        "".join(f"\\u{ord(letter):04x}" for letter in secret),
         json.dumps(secret)[1:-1],
         json.dumps(secret)[1:-1].replace("/", "\\/"),
         json.dumps(json.dumps(secret)[1:-1])[1:-1],

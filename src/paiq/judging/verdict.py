@@ -12,7 +12,7 @@ from datetime import UTC
 from hashlib import sha256
 from typing import Any, NoReturn
 
-from paiq.judging.redaction import inert, redact
+from paiq.judging.redaction import told
 from paiq.judging.routes import Route
 from paiq.judging.types import Accepted, Failure, Outcome, Reply, Usage, failed
 from paiq.records import Axis
@@ -47,7 +47,6 @@ REFUSAL_NAMES = frozenset(
 TRANSIENT = frozenset({408, 409, 425})
 REFUSING_ENDS = frozenset({"content_filter", "tool_calls", "function_call", "error"})
 LARGEST_WAIT = 1e9
-MOST_SHOWN = 100_000
 
 
 class _Reject(Exception):  # noqa: N818 - control flow inside this module, not an error to report
@@ -58,17 +57,17 @@ class _Reject(Exception):  # noqa: N818 - control flow inside this module, not a
 
 def classify(reply: Reply, *, axis: Axis, route: Route, secrets: Iterable[str] = ()) -> Outcome:
     """The outcome of one send. Never raises, and holds a score only for a strictly valid reply."""
-    claims, told = _Claims(), tuple(secrets)
+    claims, known = _Claims(), tuple(secrets)
     try:
-        return _accept(reply, axis, route, claims, told)
+        return _accept(reply, axis, route, claims, known)
     except _Reject as rejected:
         return failed(
             rejected.failure,
-            _line(rejected.detail, told),
+            told(rejected.detail, known),
             retry_after=retry_after(reply),
-            response_id=claims.response_id and _line(claims.response_id, told),
-            model=claims.model and _line(claims.model, told),
-            finish_reason=claims.finish_reason and _line(claims.finish_reason, told),
+            response_id=claims.response_id and told(claims.response_id, known),
+            model=claims.model and told(claims.model, known),
+            finish_reason=claims.finish_reason and told(claims.finish_reason, known),
             usage=claims.usage,
         )
 
@@ -104,7 +103,7 @@ def _accept(
     claims.finish_reason = _text(choice.get("finish_reason"))
     content = _content(choice)
     response_id = claims.response_id
-    if response_id is None or not response_id.strip() or _line(response_id, secrets) != response_id:
+    if response_id is None or not response_id.strip() or told(response_id, secrets) != response_id:
         raise _Reject(Failure.SCHEMA, "the reply has no usable response id")
     accepted = Accepted(
         axis=axis,
@@ -347,10 +346,3 @@ def _usage(value: Any) -> Usage | None:
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < 2**53 else None
-
-
-def _line(text: str, secrets: tuple[str, ...]) -> str:
-    # Redacted whole and cut afterwards: a cut through a key would leave half of it.
-    if len(text) > MOST_SHOWN:
-        text = f"{text.partition(': ')[0][:200]}: a text of {len(text)} characters"
-    return inert(redact(text, secrets))
