@@ -254,6 +254,8 @@ def test_what_is_no_picture_is_refused(folders):
     preprocessing = plan_tower(TowerConfig(name=str(folders["siglip"]))).preprocessing
     with pytest.raises(ConfigError, match="expected a PIL image, got str"):
         prepare(["cat.jpg"], preprocessing)
+    with pytest.raises(ConfigError, match="mode I;16 must become 8 bits before"):
+        prepare([Image.new("I;16", (8, 8))], preprocessing)
     with pytest.raises(ConfigError, match="no images"):
         prepare([], preprocessing)
 

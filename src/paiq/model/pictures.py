@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 from transformers import AutoImageProcessor, BatchFeature
 from transformers.image_processing_utils import BaseImageProcessor
 from transformers.image_utils import make_flat_list_of_images, to_numpy_array
@@ -63,9 +63,9 @@ class PaiqImageProcessor(BaseImageProcessor):
 
 
 def as_picture(image: Any) -> Image.Image:
-    """A PIL picture of whatever transformers hands over: PIL, numpy or torch."""
+    """An upright PIL picture of whatever transformers hands over: PIL, numpy or torch."""
     if isinstance(image, Image.Image):
-        return image
+        return ImageOps.exif_transpose(image)
     array = to_numpy_array(image)
     if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
         array = array.transpose(1, 2, 0)

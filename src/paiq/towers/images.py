@@ -25,14 +25,21 @@ LEVELS = 256
 def prepare(
     images: Sequence[Image.Image], preprocessing: Preprocessing, backend: Backend = "pil"
 ) -> Float[Tensor, "B 3 h w"]:
-    """The normalised pixels of upright pictures; any mode but RGB is converted."""
+    """The normalised pixels of upright pictures of 8 bits; any mode but RGB is converted."""
     if not images:
         raise ConfigError("no images to prepare")
-    for image in images:
-        if not isinstance(image, Image.Image):
-            raise ConfigError(f"expected a PIL image, got {type(image).__name__}")
-    levels = [_levels(image.convert("RGB"), preprocessing, backend) for image in images]
+    levels = [_levels(_rgb(image), preprocessing, backend) for image in images]
     return _normalise(torch.stack(levels), preprocessing)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if not isinstance(image, Image.Image):
+        raise ConfigError(f"expected a PIL image, got {type(image).__name__}")
+    if image.mode[0] in "IF":  # 16 bits and floating point; Pillow's own conversion clips them
+        raise ConfigError(
+            f"a picture of mode {image.mode} must become 8 bits before it is prepared"
+        )
+    return image.convert("RGB")
 
 
 def _levels(image: Image.Image, preprocessing: Preprocessing, backend: Backend) -> Tensor:
