@@ -103,7 +103,7 @@ def test_changed_frozen_weights_are_refused(place, capsys):
         (["--slice", "world/test"], "world/SPLIT:SIZE"),
         (["--slice", "nonsense"], "KIND:PATH"),
         (["--slice", "a:b", "--slice", "c:d", "--name", "x"], "--name is for one slice"),
-        (["--slice", "jsonl:x", "--limit", "-1"], "positive"),
+        (["--slice", "jsonl:x", "--limit", "0"], "positive"),
     ],
 )
 def test_wrong_words_are_answered(place, capsys, words, said):

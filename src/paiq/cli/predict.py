@@ -47,9 +47,8 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--name is for one slice; leave it out to name each file by its slice")
     folder = RunFolder(args.run)
     trained = folder.read_run()
-    config = GenerationConfig(
-        max_new_tokens=args.limit or trained.generation.limit, batch_size=args.batch
-    )
+    limit = trained.generation.limit if args.limit is None else args.limit
+    config = GenerationConfig(max_new_tokens=limit, batch_size=args.batch)
     predictor = Predictor.load(folder.model, config, method=args.method)
     for chosen in slices:
         _predict(folder, predictor, chosen, args.name or chosen.file_name)
