@@ -3,9 +3,10 @@ import io
 
 import pytest
 
-from paiq.analysis.published import main_table
+from paiq.analysis.published import DATASETS, Place, main_table
+from paiq.records import AXES
 from paiq.report.paper_page import paper_document
-from paiq.report.tables import to_csv
+from paiq.report.tables import Band, to_csv
 from report.pages import assert_self_contained
 
 
@@ -36,6 +37,22 @@ def test_the_main_tables_differences_are_the_printed_ones(document):
             assert row[f"{head} note"] == f"{arrows[printed.arrow]} {printed.delta}"
             compared += 1
     assert compared == 192
+
+
+def test_green_favours_paiq_and_red_the_baseline_as_printed(document):
+    (table,) = [t for t in document.tables if t.name == "main"]
+    columns = [(dataset, axis) for dataset in DATASETS for axis in AXES]
+    tones, backbone = {}, ""
+    for row in table.rows:
+        if isinstance(row, Band):
+            backbone = row.text
+            continue
+        for (dataset, axis), cell in zip(columns, row[1:], strict=True):
+            tones[Place(backbone, dataset, row[0].text, axis)] = cell.tone
+    colours = {"good": "green", "bad": "red", "none": ""}
+    assert {place: colours[tone] for place, tone in tones.items()} == {
+        place: row.colour for place, row in main_table().items()
+    }
 
 
 def test_every_table_and_figure_is_written_on_its_own(document, tmp_path):
