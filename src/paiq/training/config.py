@@ -21,7 +21,7 @@ class World:
     """Scenes of the generated world."""
 
     split: str = "train"
-    size: int = 6000
+    size: int = 4000
     """Samples."""
     seed: int = 0
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from paiq.data import SampleSource, open_source
 from paiq.training.config import Data
+from paiq.world import WorldSource
 
 WORLD = "world"
 
@@ -19,8 +20,6 @@ class Samples:
 def open_samples(data: Data) -> Samples:
     """The samples that a run trains on."""
     if data.source == WORLD:
-        from paiq.world import WorldSource
-
         made = WorldSource(data.world.split, data.world.size, data.world.seed)
         return Samples(made, made.name)
     chosen = open_source(data.source)
