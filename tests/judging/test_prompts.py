@@ -4,7 +4,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paiq.errors import ConfigError, DataError
@@ -79,6 +79,7 @@ def test_a_candidate_is_placed_once_and_never_read_as_a_mark(trap):
 MARKED = st.text() | st.sampled_from(TRAPS)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.tuples(MARKED, MARKED, MARKED, MARKED))
 def test_rendering_is_concatenation_around_the_marks(values):
     template = prompts.shipped()["vqa", "hallucination"]
@@ -180,6 +181,7 @@ def test_the_hardened_set_is_ours_and_asks_for_the_same_field(family, axis):
 FENCE = re.compile(r"\[response ([0-9a-f]{16})\]\n(.*)\n\[end of response \1\]", re.DOTALL)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MARKED, MARKED)
 def test_no_response_can_close_its_own_fence(text, copied):
     template = prompts.shipped("hardened")["description", "accuracy"]

@@ -4,12 +4,12 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paiq.judging.entries import outcome
 from paiq.judging.ledger_rows import Entry
-from paiq.judging.redaction import HIDDEN, inert, redact
+from paiq.judging.redaction import HIDDEN, MOST_READ, inert, redact, told
 from paiq.judging.routes import load
 from paiq.judging.types import Reply
 from paiq.judging.verdict import classify
@@ -97,6 +97,7 @@ def test_text_for_a_terminal_is_printable_and_still_legible(text):
     assert all(word in shown for word in text.split() if word.isascii() and word.isalnum())
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=[]), max_size=50))
 def test_any_text_becomes_one_printable_line_of_bounded_length(text):
     shown = inert(text, most=40)
@@ -119,3 +120,15 @@ def test_a_key_that_a_cut_runs_through_leaves_nothing_in_the_record(length, shif
     told = entry.body.get("body", "") + entry.body["detail"]
     assert not any(key[start : start + 4] in told for start in range(len(key) - 3))
     assert len(told) <= 2300
+
+
+def test_a_line_is_cut_only_where_it_is_too_long():
+    assert inert("x" * 300) == "x" * 300
+    assert inert("x" * 301) == "x" * 299 + "…"
+    assert inert("\x1b" * 75) == "\\x1b" * 75
+
+
+@pytest.mark.parametrize(("size", "kept"), [(MOST_READ, 300), (MOST_READ + 1, 300)])
+def test_a_text_of_the_longest_length_is_told_whole(size, kept):
+    assert len(told("x" * size)) == kept
+    assert told(" " * (size - 1) + "x", most=size)[-1] == ("x" if size <= MOST_READ else " ")

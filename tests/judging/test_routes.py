@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import re
 
 import pytest
 import yaml
@@ -83,6 +84,25 @@ def test_a_pasted_key_is_refused_and_not_repeated(tmp_path, changes):
         routes.load(write(tmp_path, **changes))
     assert PASTED not in str(caught.value)
     assert PASTED not in repr(caught.value.__cause__)
+    assert re.search("key_variable|endpoint", str(caught.value))
+
+
+def test_a_route_made_in_code_takes_the_name_of_a_variable_only():
+    with pytest.raises(ConfigError, match="NAME of an environment variable"):
+        dataclasses.replace(RECOVERY, key_variable=PASTED)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "just text", "", "7"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="mapping of settings"):
+        routes.load(str(path))
+
+
+@pytest.mark.parametrize("temperature", [0, 2])
+def test_the_ends_of_the_range_of_temperatures_are_allowed(temperature):
+    assert dataclasses.replace(RECOVERY, temperature=temperature).temperature == temperature
 
 
 def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path):

@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paiq.judging import routes
@@ -468,7 +468,7 @@ def is_strictly_valid(reply):
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(REPLIES)
 def test_no_reply_raises_and_only_a_strictly_valid_one_gives_a_number(reply):
     outcome = classify(reply, axis="accuracy", route=ROUTE)
@@ -480,7 +480,7 @@ def test_no_reply_raises_and_only_a_strictly_valid_one_gives_a_number(reply):
         assert outcome.failure is not None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 100), st.sampled_from(["", " ", "\n"]))
 def test_every_valid_score_is_accepted_as_it_is(score, space):
     content = f'{space}{{{space}"accuracy_score"{space}:{space}{score}{space}}}{space}'
