@@ -1,9 +1,14 @@
 """What the wire can do to a request: F01-F14 and F38. One test, one fault, judged by the server."""
 
 import asyncio
+import contextlib
 import gzip
 import json
+import shutil
 import socket
+import ssl
+import subprocess
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -225,3 +230,47 @@ def test_the_reset_of_the_fault_server_is_a_real_one():
         wire.sendall(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
         with pytest.raises(ConnectionResetError):
             wire.recv(10)
+
+
+@pytest.fixture
+def stranger(tmp_path):
+    """A TLS server whose certificate nobody vouches for, and what it was told in confidence."""
+    if not shutil.which("openssl"):
+        pytest.skip("a certificate is made with openssl, which is not installed")
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
+    name = "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1,DNS:localhost"
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+    subprocess.run(
+        ["openssl", *words.split(), *name.split(), *files], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    told = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    wire, _ = listening.accept()
+                    with (
+                        contextlib.suppress(OSError),
+                        wire,
+                        context.wrap_socket(wire, server_side=True) as channel,
+                    ):
+                        told.append(channel.recv(100))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1], told
+        listening.shutdown(socket.SHUT_RDWR)  # wakes the accept
+    thread.join(6)
+
+
+def test_nobody_can_switch_off_the_check_of_certificates(tmp_path, stranger, monkeypatch):
+    port, told = stranger
+    monkeypatch.setattr(ssl, "_create_default_https_context", ssl._create_unverified_context)
+    monkeypatch.setenv("PYTHONHTTPSVERIFY", "0")
+    summary = run(tmp_path, f"https://localhost:{port}/v1", [ONE], attempts=1)
+    assert summary.coverage.terminal == {"connection": 1}
+    assert [words for words in told if words] == [], "the key went to a stranger"
