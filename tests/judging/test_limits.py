@@ -25,8 +25,9 @@ def clock():
 
 def clean_rounds(limit, count, latency=1.0):
     for _ in range(count):
+        limit.sent(limit.limit)
         for _ in range(limit.limit):
-            limit.answered(latency, limit.limit)
+            limit.answered(latency)
 
 
 def test_the_first_request_goes_alone_and_clean_rounds_double(clock):
@@ -67,7 +68,8 @@ def test_a_limit_that_is_not_used_does_not_grow(clock):
     limit = Concurrency(ceiling=100, clock=clock)
     clean_rounds(limit, 3)
     for _ in range(50):
-        limit.answered(1.0, 2)
+        limit.sent(2)
+        limit.answered(1.0)
     assert limit.limit == 8
 
 

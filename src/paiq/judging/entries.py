@@ -1,7 +1,6 @@
 """What happened to a request, as entries for the ledger; nothing with the key in it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
@@ -105,7 +104,7 @@ def _outcome_body(reply: Reply, result: Outcome, tell: _Telling) -> dict[str, An
         "response_id": result.response_id and tell(result.response_id),
         "model": result.model and tell(result.model),
         "finish_reason": result.finish_reason and tell(result.finish_reason),
-        "usage": None if result.usage is None else asdict(result.usage),
+        "usage": None if result.usage is None else dict(vars(result.usage)),
         "retry_after": result.retry_after,
         "headers": _headers(reply.headers, tell),
         "body_sha256": sha256(reply.body).hexdigest() if reply.body else None,

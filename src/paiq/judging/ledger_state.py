@@ -6,7 +6,7 @@ rows, and for no other reason.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,7 +51,7 @@ class Expected:
         return dict(zip(names, self.identity, strict=True))
 
     def entry(self) -> Entry:
-        body = asdict(self)
+        body = dict(vars(self))
         return Entry(kind="expected", key=body.pop("key"), body=body)
 
 
@@ -137,7 +137,10 @@ class Book:
         getattr(self, f"_{row.kind}")(row, row.body)
 
     def key(self, key: str) -> KeyState:
-        return self.keys.setdefault(key, KeyState())
+        known = self.keys.get(key)
+        if known is None:
+            known = self.keys[key] = KeyState()
+        return known
 
     def state(self, key: str) -> State:
         return self.key(key).state(self.primary, self.recoveries)

@@ -14,7 +14,7 @@ from paiq.judging.types import Failure, Outcome
 Clock = Callable[[], float]
 
 SATURATED = 0.8
-"""Share of the limit that must have been in use before success argues for more."""
+"""Share of the limit that must have been in use within a round before success argues for more."""
 CUT = 0.8
 GROWTH = 1.05
 COOLDOWN_SECONDS = 15.0
@@ -63,19 +63,22 @@ class Concurrency:
         self._slow_start = True
         self._quiet_until = float("-inf")
         self._latencies: list[float] = []
-        self._saturated = 0
+        self._peak = 0
         self._quickest = float("inf")
 
     @property
     def limit(self) -> int:
         return max(1, min(self.ceiling, int(self._exact)))
 
-    def answered(self, latency: float, in_flight: int) -> None:
-        """A request came back well; `in_flight` counts it too."""
+    def sent(self, in_flight: int) -> None:
+        """A request goes out; `in_flight` counts it too."""
+        self._peak = max(self._peak, in_flight)
+
+    def answered(self, latency: float) -> None:
+        """A request came back well."""
         if self.clock() < self._quiet_until:
             return
         self._latencies.append(latency)
-        self._saturated += in_flight >= SATURATED * self.limit
         if len(self._latencies) >= self.limit:
             self._close_round()
 
@@ -90,12 +93,12 @@ class Concurrency:
         self._start_round()
 
     def _close_round(self) -> None:
-        took, saturated = median(self._latencies), self._saturated / len(self._latencies)
+        took, used = median(self._latencies), self._peak >= SATURATED * self.limit
         self._start_round()
         if self.by_latency and self._is_slow(took):
             self._cut("slower")
             self._quiet_until = self.clock() + took
-        elif saturated >= SATURATED and self._exact < self.ceiling:
+        elif used and self._exact < self.ceiling:
             factor = 2.0 if self._slow_start else GROWTH
             self._set(min(self.ceiling, self._exact * factor), "clean round")
 
@@ -110,7 +113,7 @@ class Concurrency:
         self._set(max(1.0, min(self._exact, self.ceiling) * CUT), reason)
 
     def _start_round(self) -> None:
-        self._latencies, self._saturated = [], 0
+        self._latencies, self._peak = [], 0
 
     def _set(self, exact: float, reason: str) -> None:
         before, self._exact = self.limit, exact

@@ -179,6 +179,7 @@ class Runner:
     def _launch(self, work: Work) -> None:
         self._in_flight += 1
         self.breaker.sent()
+        self.limit.sent(self._in_flight)
         if self.budget is not None:
             self.budget.reserve(work.job.text_bytes)
         task = asyncio.create_task(self._attempt(work))
@@ -267,7 +268,7 @@ class Runner:
         else:
             self.breaker.alive()
         if result.failure is None:
-            self.limit.answered(reply.elapsed, self._in_flight)
+            self.limit.answered(reply.elapsed)
         elif result.failure is Failure.RATE_LIMITED:
             self.limit.refused(result.retry_after)
         if result.retry_after is not None and result.kind == "retry":
