@@ -16,7 +16,7 @@ from paiq.judging.clock import Clock
 from paiq.judging.journal import Journal
 from paiq.judging.ledger_rows import Entry
 from paiq.judging.ledger_state import Expected
-from paiq.judging.limits import OUTAGE, Breaker, Budget, Concurrency
+from paiq.judging.limits import COOLDOWN_SECONDS, OUTAGE, Breaker, Budget, Concurrency
 from paiq.judging.routes import Route
 from paiq.judging.types import Failure, Outcome, Reply, Request, Unsendable
 from paiq.judging.verdict import classify
@@ -57,7 +57,7 @@ class Options:
     patience: float = 1800.0
     """Seconds an outage may last before the run ends."""
     backoff: float = 1.0
-    """Seconds before a first retry, doubled for the second, with jitter."""
+    """Seconds before a first retry, doubled for the second, with jitter; longer after a 429."""
 
 
 @dataclass
@@ -252,8 +252,10 @@ class Runner:
         return []
 
     def _put_back(self, work: Work, retry_after: float | None) -> None:
-        backoff = self.options.backoff * 2 ** (len(work.failures) - 1)
-        wait = backoff * self._jitter.uniform(0.5, 1.5)
+        # A refusal for load is a refusal of now: the key waits until the lower limit has told.
+        refused = work.failures[-1] is Failure.RATE_LIMITED
+        first = COOLDOWN_SECONDS if refused else self.options.backoff
+        wait = first * 2 ** (len(work.failures) - 1) * self._jitter.uniform(0.5, 1.5)
         if retry_after is not None:
             wait = max(wait, min(retry_after, self.options.longest_wait))
         self._tickets += 1
