@@ -56,6 +56,15 @@ def test_the_answer_loss_is_the_loss_over_all_logits(model, batch, make_features
     torch.testing.assert_close(mean, total / count, rtol=1e-6, atol=1e-6)
 
 
+def test_the_head_sees_supervised_positions_alone(build, batch_of, make_features):
+    model = build("qwen3_5", "concat")
+    batch, rows = batch_of(model), []
+    watch = model.lm_head.register_forward_hook(lambda module, args, out: rows.append(len(args[0])))
+    _, count = model.answer_loss(**batch, **make_features(2))
+    watch.remove()
+    assert rows == [count]
+
+
 def test_the_loss_in_pieces_is_the_same_with_the_same_gradients(monkeypatch):
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 50)

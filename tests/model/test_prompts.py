@@ -104,6 +104,15 @@ def test_a_prompt_with_an_image_slot_of_its_own_is_refused(renderer):
         renderer.for_training(sample)
 
 
+@pytest.mark.parametrize("where", ["prompt", "answer"])
+def test_control_tokens_in_the_data_are_refused(renderer, where):
+    end = renderer.tokenizer.convert_ids_to_tokens(renderer.end_id)
+    turn = Turn(**{"prompt": "p", "answer": "a", where: f"one {end} two"})
+    sample = Sample(id="sly", image="x", family="vqa", turns=(turn,))
+    with pytest.raises(DataError, match=r"sample 'sly' holds .* control token"):
+        renderer.for_training(sample)
+
+
 def test_a_system_message_comes_first(languages):
     config = LanguageConfig(name=str(languages["chatml"]), system="Be brief.")
     renderer = Renderer(load_tokenizer(config), config, N)

@@ -19,7 +19,7 @@ from paiq.model.configuration import PaiqConfig
 from paiq.model.language import load_language
 from paiq.model.modeling import PaiqForConditionalGeneration
 from paiq.towers import load_tower, weights_digest
-from paiq.towers.folder import resolve
+from paiq.towers.folder import checkpoint_folder, resolve
 
 WEIGHTS = "interface.safetensors"
 
@@ -56,7 +56,7 @@ def load_interface(interface: nn.Module, path: Path) -> None:
 
 def load_model(cls: type[Any], name: str | Path, *args: Any, **kwargs: Any) -> Any:
     """What `from_pretrained` returns, for both kinds of folders."""
-    folder = resolve(str(name), kwargs.pop("revision", None))
+    folder = checkpoint_folder(name, kwargs.pop("revision", None))
     config = kwargs.pop("config", None)
     if not isinstance(config, PaiqConfig):
         config = PaiqConfig.from_pretrained(folder)

@@ -9,6 +9,9 @@ from transformers import AutoProcessor, ProcessorMixin
 from transformers.processing_utils import MultiModalData
 
 from paiq.model.configuration import PaiqConfig
+from paiq.towers.folder import checkpoint_folder
+
+INTERFACE = "interface.safetensors"
 
 FLATTEN = (
     "{%- set paiq = namespace(messages=[]) -%}"
@@ -71,16 +74,12 @@ class PaiqProcessor(ProcessorMixin):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **kwargs: Any) -> Any:
         """From a folder's own files, or put together from the parts its model refers to."""
-        folder = Path(pretrained_model_name_or_path)
-        if (folder / "interface.safetensors").is_file() and not _has_processor(folder):
+        folder = checkpoint_folder(pretrained_model_name_or_path, kwargs.pop("revision", None))
+        if (folder / INTERFACE).is_file() and not (folder / "processor_config.json").is_file():
             from paiq.model.build import load_processor
 
             return load_processor(folder, sources=kwargs.get("sources"))
-        return super().from_pretrained(pretrained_model_name_or_path, **kwargs)
-
-
-def _has_processor(folder: Path) -> bool:
-    return (folder / "processor_config.json").is_file()
+        return super().from_pretrained(folder, **kwargs)
 
 
 AutoProcessor.register(PaiqConfig, PaiqProcessor, exist_ok=True)

@@ -5,6 +5,7 @@ sample; each part is tokenised once and labelled as it is placed. Training and g
 the same parts, so a prompt is the same in both.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -77,6 +78,7 @@ class Renderer:
         self.image_token_id = token_id(tokenizer, self.block.placeholder)
         self.pad_id = pad_id(tokenizer)
         self._glue = _Glue(tokenizer, language)
+        self._special = re.compile("|".join(map(re.escape, special_tokens(tokenizer))))
 
     def for_training(self, sample: Sample) -> Rendered:
         """Every turn with its answer; answers and their end tokens are supervised."""
@@ -94,6 +96,7 @@ class Renderer:
         rendered = Rendered()
         for index, turn in enumerate(sample.turns[: answered + 1]):
             self._check(sample, turn.prompt)
+            self._check(sample, turn.answer or "")
             before, after = self._glue.first if index == 0 else self._glue.later
             prompt = self._glue.clean(turn.prompt)
             if index == 0:
@@ -119,11 +122,16 @@ class Renderer:
         )
         return text
 
-    def _check(self, sample: Sample, prompt: str) -> None:
-        if self.block.placeholder in prompt:
+    def _check(self, sample: Sample, text: str) -> None:
+        if self.block.placeholder in text:
             raise DataError(
-                f"the prompt of sample {sample.id!r} holds {self.block.placeholder!r} itself; "
+                f"the text of sample {sample.id!r} holds {self.block.placeholder!r} itself; "
                 "remove it, the image block is placed once by the renderer"
+            )
+        if found := self._special.search(text):
+            raise DataError(
+                f"the text of sample {sample.id!r} holds {found[0]!r}, which the language model "
+                "would read as a control token; remove it"
             )
 
     def _image(self) -> list[int]:
@@ -261,6 +269,12 @@ def token_id(tokenizer: Any, text: str) -> int:
     if not _is_token(tokenizer, text):
         raise ConfigError(f"{text!r} is no single token of the language model's tokenizer")
     return int(tokenizer.convert_tokens_to_ids(text))
+
+
+def special_tokens(tokenizer: Any) -> list[str]:
+    """Control tokens as they are written, the longest first."""
+    added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+    return sorted({*added, *tokenizer.all_special_tokens}, key=len, reverse=True)
 
 
 def pad_id(tokenizer: Any) -> int:

@@ -40,6 +40,11 @@ def resolve(name: str, revision: str | None = None) -> Path:
         ) from error
 
 
+def checkpoint_folder(name: str | Path, revision: str | None = None) -> Path:
+    """As `resolve`, for transformers' callers, who give local folders a revision too."""
+    return Path(name) if Path(name).is_dir() else resolve(str(name), revision)
+
+
 def portable_name(name: str) -> str:
     """What a checkpoint calls a folder: its absolute path, or its place inside the package."""
     folder = Path(name).expanduser()
