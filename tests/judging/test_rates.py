@@ -119,6 +119,7 @@ def test_f79_the_budget_stops_before_the_next_send_and_counts_over_restarts(tmp_
             assert "budget" in summary.ended
         spent = len(server.record) * (1000 * 2.5e-6 + 10 * 10e-6)
         assert 0.7 * dollars < spent <= dollars
+        assert summary.spent == pytest.approx(spent)
         assert summary.coverage.pending == 100 - len(server.record)
         assert summary.exit_code == 3
         assert run(tmp_path, server, jobs(100)).exit_code == 0

@@ -62,6 +62,8 @@ class Summary:
     """Samples whose files changed under the run; run again to judge them as they are now."""
     superseded: int
     """Expectations that this run replaced, because their inputs differ from earlier ones."""
+    spent: float | None
+    """Dollars of all runs of this ledger on this route; None where the route has no prices."""
 
     @property
     def exit_code(self) -> int:
@@ -129,22 +131,26 @@ async def judge_async(
             await _work(runner, pending, answerer, Journal(ledger, book), report)
             _append(ledger, book, [_closed(plan.route, runner, book)])
         publish(book, plan.scores)
-    return _summary(book, runner, begun)
+    return _summary(plan.route, book, runner, begun)
 
 
 def budget_of(route: Route, book: Book, dollars: float | None) -> Budget | None:
-    """The budget with what earlier runs of this ledger have spent on this route."""
-    if dollars is None:
-        return None
+    """What a run may spend, and what earlier runs of this ledger have spent on this route.
+
+    Without a budget the sky is the limit; without prices nothing is counted.
+    """
     price = Price.of(route)
-    if price is None:
+    if dollars is not None and price is None:
         raise ConfigError(
             f"a budget needs prices, and route {route.name!r} states none; give its file "
             "dollars_per_million_prompt_tokens and dollars_per_million_completion_tokens"
         )
-    if not dollars > 0:
+    if dollars is not None and not dollars > 0:
         raise ConfigError(f"the budget must be above 0 dollars, got {dollars}")
-    return Budget(dollars=dollars, price=price, spent=price.of_counts(book.usage.get(route.name)))
+    if price is None:
+        return None
+    spent = price.of_counts(book.usage.get(route.name))
+    return Budget(dollars=float("inf") if dollars is None else dollars, price=price, spent=spent)
 
 
 async def _work(
@@ -158,7 +164,8 @@ async def _work(
             await runner.run(pending, journal, report)
 
 
-def _summary(book: Book, runner: Runner | None, begun: Opening) -> Summary:
+def _summary(route: Route, book: Book, runner: Runner | None, begun: Opening) -> Summary:
+    budget = budget_of(route, book, None)
     return Summary(
         coverage=book.coverage(),
         sent=runner.sent if runner else 0,
@@ -166,6 +173,7 @@ def _summary(book: Book, runner: Runner | None, begun: Opening) -> Summary:
         ended=runner.ended if runner else "",
         changed=tuple(runner.changed) if runner else (),
         superseded=len(begun.superseded),
+        spent=None if budget is None else budget.spent,
     )
 
 

@@ -94,6 +94,8 @@ def go(plan: Plan, options: Options, report: Report) -> Summary:
 def told(summary: Summary, plan: Plan) -> list[str]:
     """How things stand after a run."""
     lines = tell(summary.coverage)
+    if summary.spent:
+        lines.append(f"cost of all runs so far: ${summary.spent:,.2f} by the route's prices")
     if summary.superseded:
         lines.append(
             f"{summary.superseded:,} expectations changed since the last run and are judged anew; "

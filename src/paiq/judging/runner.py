@@ -292,5 +292,6 @@ class Runner:
         if self.breaker.is_open:
             parts.append("server down, waiting")
         if self.budget is not None:
-            parts.append(f"${self.budget.spent:.2f} of ${self.budget.dollars:g}")
+            most = f" of ${self.budget.dollars:g}" if self.budget.dollars < FOREVER else ""
+            parts.append(f"${self.budget.spent:.2f}{most}")
         self._report(done, ", ".join(parts))
