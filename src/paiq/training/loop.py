@@ -3,6 +3,7 @@
 import math
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,8 @@ class Work:
     processes: PartialState
     finish: Callable[[], None]
     """Writes what the run was for, once all steps are done."""
+    at_answers: Callable[[Tensor], AbstractContextManager[None]]
+    """A block in which what these labels leave unread need not be computed."""
     start: int = 0
     """Steps that were done before."""
 
@@ -92,9 +95,11 @@ def chance(seed: int, step: int, rank: int) -> int:
 
 def backward(work: Work, batch: MicroBatch) -> tuple[Tensor, int]:
     """The loss summed over the answer tokens, and their number, its gradients added to the rest."""
-    loss, tokens = work.answer_loss(**batch.to(work.processes.device))
-    # A pass that only keeps the other processes company counts for nothing.
-    (loss if batch.samples else loss * 0.0).backward()
+    inputs = batch.to(work.processes.device)
+    with work.at_answers(inputs["labels"]):
+        loss, tokens = work.answer_loss(**inputs)
+        # A pass that only keeps the other processes company counts for nothing.
+        (loss if batch.samples else loss * 0.0).backward()
     return loss.detach(), tokens
 
 

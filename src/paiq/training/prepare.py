@@ -14,6 +14,7 @@ from paiq.training.config import Run
 from paiq.training.features import DTYPES, FeaturePlan
 from paiq.training.feed import Feed
 from paiq.training.folder import RunFolder
+from paiq.training.last_layer import LastLayer
 from paiq.training.log import check_packages
 from paiq.training.loop import Work
 from paiq.training.samples import open_samples
@@ -40,6 +41,7 @@ class Opened:
         if processes.is_main_process:
             sources = {part: getattr(model.config, f"{part}_source") for part in PARTS}
             self.folder.note_weights({part: source["digest"] for part, source in sources.items()})
+        last = LastLayer(model.model.language_model)
         place(model, run, processes)
         plan = Plan(
             samples=len(self.features.samples.source),
@@ -56,6 +58,7 @@ class Opened:
             stepper=Stepper(model.interface, run.optimizer),
             processes=processes,
             finish=lambda: save_interface(model, self.folder.model),
+            at_answers=last.at_answers,
         )
         return resumed(work)
 

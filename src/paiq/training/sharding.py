@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from paiq.errors import ConfigError
+from paiq.training.last_layer import decoder_layers
 
 
 def shard(decoder: Any, processes: PartialState) -> None:
@@ -21,10 +22,7 @@ def shard(decoder: Any, processes: PartialState) -> None:
             "memory.shard=true needs several processes; start with "
             "`torchrun --nproc-per-node N -m paiq train ...`, or set memory.shard=false"
         )
-    kinds = set(decoder._no_split_modules or ())
-    layers = [module for module in decoder.modules() if type(module).__name__ in kinds]
-    if not layers:
-        raise ConfigError(f"{type(decoder).__name__} does not say what its layers are")
+    layers = decoder_layers(decoder)
     split = {parameter for layer in layers for parameter in layer.parameters()}
     whole = set(decoder.parameters()) - split
     mesh = init_device_mesh(processes.device.type, (processes.num_processes,))
