@@ -37,8 +37,8 @@ def test_right_and_wrong_claims_are_told_apart_without_colour(page):
     states = [a["class"] for tag, a in page.elements if (a.get("class") or "").startswith("claim ")]
     assert {"claim right", "claim wrong"} == set(states)
     css = demo_page(small())
-    assert '.claim.right::before { content: "✓ "' in css
-    assert '.claim.wrong::before { content: "✗ "' in css
+    assert '.claim.right::before { content: "✓' in css
+    assert '.claim.wrong::before { content: "✗' in css
 
 
 def test_an_empty_answer_is_shown_as_empty(page):
@@ -147,6 +147,16 @@ def test_the_sentences_follow_the_numbers(paiq, other, kind, word):
     found = findings(rows, gaps, ())
     assert found[0].kind == kind
     assert word in found[0].text
+
+
+def test_few_records_are_called_too_few(results):
+    assert "too few to conclude" in Page(demo_page(small())).text
+    assert "too few to conclude" not in demo_page(results)
+
+
+def test_the_ceiling_is_explained_where_it_is_drawn(page):
+    assert "dashed line" in page.text
+    assert "dashed line" not in demo_page(small())
 
 
 def test_the_markdown_holds_the_findings_and_the_table(results):

@@ -14,6 +14,7 @@ from paiq.report.style import INK, MARKERS, MUTED, Drawing, canvas, colours
 
 FAMILY_TITLES = {"description": "Descriptions", "vqa": "Questions"}
 AXIS_TITLES = {"accuracy": "Accuracy, higher is better", "hallucination": "Hallucination, lower"}
+CEILING_CAPTION = " The dashed line is the frozen language model given the true words."
 SMOOTHING = 0.9
 
 
@@ -41,8 +42,8 @@ def score_figure(
         _split_legend(grid[0][0], splits, ceiling=bool(ceilings))
     return Drawing(
         name="scores",
-        caption="Mean scores with 95% intervals over pictures. The dashed line is the frozen "
-        "language model given the true words.",
+        caption="Mean scores with 95% intervals over pictures."
+        + (CEILING_CAPTION if ceilings else ""),
         figure=figure,
     )
 

@@ -9,6 +9,8 @@ from paiq.report.demo_results import DemoResults
 from paiq.report.demo_summary import DemoDifference, DemoRow
 
 FAMILY_WORDS = {"description": "descriptions", "vqa": "questions"}
+FEW = 50
+"""Records a cell below which the page calls its own numbers a look."""
 STANDING_LIMITS = (
     "The world of this page is generated and small. It shows and tests the pipeline and compares "
     "interfaces on equal terms; it is no evidence about natural images.",
@@ -44,10 +46,11 @@ def lead(results: DemoResults, rows: Sequence[DemoRow]) -> str:
     """The page's first sentence."""
     pictures = max((row.n for row in rows), default=0)
     seeds = max((row.seeds for row in rows), default=0)
+    caution = "" if pictures >= FEW else " That is too few to conclude anything: a look, no result."
     return (
         f"{len(results.methods)} visual interfaces between the same two frozen vision towers and "
         f"the same frozen language model, trained by one recipe with {_count(seeds, 'seed')} and "
-        f"scored exactly on held-out scenes (up to {pictures} records a cell)."
+        f"scored exactly on held-out scenes (up to {pictures} records a cell).{caution}"
     )
 
 
