@@ -116,5 +116,7 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _describe(item: Any) -> str:
-    where = ".".join(str(part) for part in item["loc"]) or "value"
-    return f"{where}: {item['msg']} (got {item['input']!r})"
+    where = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "value_error":  # a sentence of ours, which says what was given
+        return ": ".join(part for part in (where, str(item["ctx"]["error"])) if part)
+    return f"{where or 'value'}: {item['msg']} (got {item['input']!r})"

@@ -213,3 +213,12 @@ def test_the_card_says_what_the_model_is(trained, tmp_path):
     for words in ("seed: 42", "| a | b |", digest[:19], "Z = D + 0.6", "the trained interface"):
         assert words in text
     assert paiq.__name__ in text
+
+
+def test_a_flipped_byte_of_the_interface_is_noticed(trained, tmp_path):
+    trained().save_pretrained(tmp_path)
+    data = bytearray((tmp_path / WEIGHTS).read_bytes())
+    data[-5] ^= 1
+    (tmp_path / WEIGHTS).write_bytes(bytes(data))
+    with pytest.raises(DataError, match="is damaged"):
+        PaiqForConditionalGeneration.from_pretrained(tmp_path)

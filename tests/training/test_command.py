@@ -88,3 +88,16 @@ def test_typing_mistakes_are_told_at_once(capsys):
     shown = capsys.readouterr().err
     assert "Did you mean 'seed'" in shown
     assert "Did you mean 'size'" in shown
+
+
+def test_a_folder_whose_first_try_failed_takes_the_mended_settings(words, tmp_path, capsys):
+    out = tmp_path / "run"
+    wrong = next(word for word in words if word.startswith("spatial.name="))
+    assert main(["train", *words, wrong.replace("spatial", "language", 1), "--out", str(out)]) == 2
+    assert main(["train", *words, "--out", str(out)]) == 0
+    assert "trained" in capsys.readouterr().out
+
+
+def test_an_unwritable_place_is_a_sentence(words, capsys):
+    assert main(["train", *words, "--out", "/proc/nowhere/run"]) == 2
+    assert capsys.readouterr().err.startswith("paiq: /proc/nowhere")

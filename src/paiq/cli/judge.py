@@ -28,7 +28,7 @@ from paiq.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", type=Path, metavar="RUN")
+    parser.add_argument("run_folder", type=Path, metavar="RUN", nargs="?")
     parser.add_argument("--route", help="a route's name, a YAML file, exact, or help")
     parser.add_argument("--exact", action="store_true", help="the same as --route exact")
     parser.add_argument("--slice", nargs="+", default=[], help="only these slices")
@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if args.route == "help":
         print("\n".join(judge_verb.route_lines()))
         return 0
+    if args.run_folder is None:
+        raise ConfigError("name the run to judge: paiq judge RUN --route ROUTE")
     task = judge_verb.Task(
         folder=args.run_folder,
         route="exact" if args.exact else args.route,

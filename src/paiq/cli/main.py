@@ -61,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
+    except OSError as error:
+        if error.filename is None:  # no file the user named: ours to mend
+            raise
+        print(f"paiq: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 def _run(words: list[str]) -> int:

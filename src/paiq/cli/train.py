@@ -89,4 +89,6 @@ def _ending(opened: "Opened", done: int, steps: int) -> str:
     folder = opened.folder.path
     if done < steps:
         return f"stopped and saved after step {done} of {steps}; go on with: paiq train {folder}"
-    return f"trained {done} steps: {folder}\nnext: paiq predict {folder}"
+    world = opened.run.data.source == "world"
+    held_out = "world/test:200" if world else "KIND:PATH[ROWS]"
+    return f"trained {done} steps: {folder}\nnext: paiq predict {folder} --slice {held_out}"

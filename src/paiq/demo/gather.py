@@ -31,7 +31,7 @@ def gather(demo: Demo, *, seconds: float) -> DemoResults:
         probes=tuple(_probes()),
         recipe=_recipe(demo),
         versions=json.loads(RunFolder(runs[0].folder).versions.read_text()),
-        mode=demo.settings.mode,  # type: ignore[arg-type]  # one of MODES
+        mode=demo.settings.mode,
         seconds=seconds,
     )
 

@@ -1,9 +1,12 @@
 """How large a demo is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from paiq.errors import ConfigError
 
+Mode = Literal["quick", "default", "full"]
 METHODS = ("paiq", "pai", "spatial", "semantic", "concat")
 SPLITS = ("test", "shifted")
 
@@ -12,7 +15,7 @@ SPLITS = ("test", "shifted")
 class DemoSettings:
     """One recipe for all methods; only the size of the experiment is chosen here."""
 
-    mode: str
+    mode: Mode
     steps: int
     """Optimiser steps per method."""
     train: int
@@ -31,7 +34,7 @@ class DemoSettings:
             )
 
 
-MODES = {
+MODES: Mapping[str, DemoSettings] = {
     "quick": DemoSettings(mode="quick", steps=10, train=128, held_out=16, cards=4),
     "default": DemoSettings(mode="default", steps=300, train=4000, held_out=200),
     "full": DemoSettings(

@@ -1,5 +1,6 @@
 """Interface checkpoints: exactly what is trained, and references to what is not."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from paiq.errors import ConfigError, DataError
-from paiq.files import write_atomically
+from paiq.files import sha256_of, write_atomically
 from paiq.interfaces import create
 from paiq.model.build import PARTS, assemble, part_config
 from paiq.model.configuration import PaiqConfig
@@ -29,8 +30,12 @@ def save_interface(model: PaiqForConditionalGeneration, folder: Path) -> None:
     tensors = {
         name: t.detach().cpu().contiguous() for name, t in model.interface.state_dict().items()
     }
-    write_atomically(folder / WEIGHTS, save(tensors, metadata={"format": "pt"}))
-    config = model.config.to_dict() | {"architectures": [type(model).__name__]}
+    data = save(tensors, metadata={"format": "pt"})
+    write_atomically(folder / WEIGHTS, data)
+    config = model.config.to_dict() | {
+        "architectures": [type(model).__name__],
+        "interface_digest": hashlib.sha256(data).hexdigest(),
+    }
     write_atomically(folder / "config.json", _json(config))
     write_atomically(folder / "generation_config.json", _json(model.generation_config.to_dict()))
 
@@ -76,6 +81,11 @@ def _load_referenced(
         check_unchanged(part, chosen, getattr(config, f"{part}_source")["digest"])
     interface = create(config.interface, **config.interface_settings())
     load_interface(interface, folder / WEIGHTS)
+    if config.interface_digest not in (None, sha256_of(folder / WEIGHTS)):
+        raise DataError(
+            f"{folder / WEIGHTS} is damaged: its contents do not match the digest in config.json; "
+            "copy it again, or train again from the run's checkpoints"
+        )
     towers = {stream: load_tower(parts[stream], dtype) for stream in ("spatial", "semantic")}
     language = load_language(parts["language"], dtype)
     model = assemble(config, towers, language, interface)

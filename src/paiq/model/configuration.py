@@ -42,6 +42,7 @@ class PaiqConfig(PreTrainedConfig):
     language_source: dict | None = None
     interface: str = "paiq"
     interface_options: dict | None = None
+    interface_digest: str | None = None
     folded: bool = False
     merged: bool = False
     image_token_id: int = 0

@@ -67,6 +67,11 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report"
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything was trained here; before that, the settings may still change."""
+        return self.config.exists() and (self.log.exists() or self.checkpoints.exists())
+
     def read_run(self) -> Run:
         if not self.config.exists():
             raise ConfigError(f"{self.path} is no run folder: it holds no {self.config.name}")
@@ -74,8 +79,10 @@ class RunFolder:
 
     def open(self, run: Run) -> None:
         """Writes what the run is, or checks that the folder holds this very run already."""
-        if self.config.exists():
+        if self.begun:
             self._must_match(run)
+        elif self.config.exists():
+            self.weights.unlink(missing_ok=True)  # of an attempt that failed before any step
         elif self.path.exists() and any(self.path.iterdir()):
             raise ConfigError(f"{self.path} is neither empty nor a run folder; give another --out")
         save_yaml(run, self.config)

@@ -127,7 +127,10 @@ def find_run(name: str, words: Iterable[str] = ()) -> Run:
     elif path.suffix in (".yaml", ".yml"):
         run = load_yaml(Run, path)
     else:
-        run = RECIPES[name]()
+        raise ConfigError(
+            f"no recipe, run folder or .yaml file {name!r}; `paiq train --list` shows the recipes."
+            f"{suggest(name, RECIPES)}"
+        )
     return change(run, words)
 
 
