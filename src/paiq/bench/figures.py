@@ -39,6 +39,9 @@ def growth_figure(rows: Iterable[Row]) -> bytes:
                 color=COLOURS[contender],
                 label="paper's path" if contender == "paper" else "folded",
             )
+        values = sorted({row.at for row in points if row.varied == size and row.at is not None})
+        axis.set_xticks(values, [str(value) for value in values])
+        axis.set_xticks([], minor=True)
         axis.set_xlabel(label)
     axes[0].set_ylabel("milliseconds, one image")
     axes[0].legend(frameon=False)
@@ -48,7 +51,7 @@ def growth_figure(rows: Iterable[Row]) -> bytes:
 def ratio_figure(rows: Iterable[Row]) -> bytes:
     """How many times faster the folded form is than each reference."""
     found = {k: g for k, g in groups(rows, "inference").items() if k[0] == "float32"}
-    figure, (axis,) = _canvas(1)
+    figure, (axis,) = _canvas(1, width=max(6.0, 1.1 * len(found)))
     names = [f"d={d}\n{batch} image{'s' * (batch > 1)}" for _, d, batch in found]
     for shift, (contender, label) in enumerate(
         {"paper": "paper's path", "mlp": "LLaVA MLP"}.items()
@@ -64,14 +67,14 @@ def ratio_figure(rows: Iterable[Row]) -> bytes:
     axis.set_yscale("log")
     axis.set_xticks(range(len(names)), names)
     axis.set_ylabel("time over folded PAIQ's time")
-    axis.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return _svg(figure)
 
 
-def _canvas(panels: int) -> tuple[Any, list[Any]]:
+def _canvas(panels: int, width: float = 12.0) -> tuple[Any, list[Any]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4 * panels + 2 * (panels == 1), 3.6), layout="constrained")
+    figure = Figure(figsize=(width, 3.6), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
