@@ -92,6 +92,8 @@ def _normalise(levels: Tensor, preprocessing: Preprocessing) -> Tensor:
     mean = np.asarray(preprocessing.mean, dtype=np.float32)
     std = np.asarray(preprocessing.std, dtype=np.float32)
     tables = torch.from_numpy((scale[None] - mean[:, None]) / std[:, None])
-    channels = levels.unbind(1)
-    values = [table[channel.int()] for table, channel in zip(tables, channels, strict=True)]
+    values = [
+        table.index_select(0, channel.int().flatten()).view(channel.shape)
+        for table, channel in zip(tables, levels.unbind(1), strict=True)
+    ]
     return torch.stack(values, dim=1)
