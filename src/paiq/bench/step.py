@@ -41,15 +41,15 @@ class Settings:
     """`2b`: a Qwen3.5-2B-shaped language model behind ViT-L-shaped towers; or `tiny`."""
     batch: int = 2
     """Samples per step."""
-    micro: int = 1
-    """Samples per forward pass of ours; more are quicker on a GPU."""
+    micro: int | None = None
+    """Samples per forward pass of ours: one on a processor, the batch on a GPU, or as given."""
     device: str | None = None
     """`cpu` or `cuda`; CUDA where there is one."""
 
     def __post_init__(self) -> None:
         if self.shape not in SHAPES:
             raise ConfigError(f"no shape {self.shape!r}; have {', '.join(SHAPES)}")
-        if not 1 <= self.micro <= self.batch:
+        if self.micro is not None and not 1 <= self.micro <= self.batch:
             raise ConfigError(f"micro must lie in 1 to batch={self.batch}, got {self.micro}")
 
     @property
@@ -78,6 +78,7 @@ class StepResult:
     """Both ways, over the same samples and weights."""
 
     settings: Settings
+    micro: int
     machine: Mapping[str, Any]
     weight_bytes: int
     towers: float
@@ -152,7 +153,9 @@ class Bench:
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
         self.device = device
-        self.micro = settings.micro
+        # A GPU starves on single samples; a processor is busy with one, and saves the memory.
+        whole = settings.batch if device.type == "cuda" else 1
+        self.micro = settings.micro or whole
         self.model = random_model(SHAPES[settings.shape], device)
         self.samples = samples(self.model, settings.batch)
         self.first = {name: t.clone() for name, t in self.model.interface.state_dict().items()}
@@ -270,6 +273,7 @@ def measure(settings: Settings, report: Report = silent) -> StepResult:
     report(5, "plain step")
     return StepResult(
         settings=settings,
+        micro=bench.micro,
         machine=machine(device),
         weight_bytes=sum(p.numel() * p.element_size() for p in bench.model.parameters()),
         towers=watch.parts["towers"],
@@ -353,7 +357,7 @@ def table_of(result: StepResult) -> str:
     about, made = result.machine, result.generation
     head = (
         f"Shape {settings.shape}, {readable(result.weight_bytes)} of weights in bfloat16, one step "
-        f"of {settings.batch} samples ({settings.micro} per pass in ours), on {about['name']} "
+        f"of {settings.batch} samples ({result.micro} per pass in ours), on {about['name']} "
         f"({about['device']}), torch {about['torch']}, {about['threads']} threads.\n"
     )
     tail = (
