@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from analysis.records import cells_of
 from paiq.analysis.comparisons import Plan, Roles
 from paiq.analysis.runs import read_runs
 from paiq.cli.main import main
 from paiq.errors import ConfigError, DataError
 from paiq.model import PaiqConfig
 from paiq.records import Judgment, Prediction, Sample, read_records, write_records
+from paiq.report.comparison_tables import comparison_table
 from paiq.report.run_page import Choices, run_report
+from paiq.report.run_tables import comparison_of, interval_table, selector_table
 from paiq.world.source import WorldSource
 from report.folders import drop_scores, judgments, keep_ledger, write_run
 from report.pages import HOSTILE, Page, assert_self_contained
@@ -71,6 +74,19 @@ def test_the_main_table_holds_the_means_and_differences_of_the_scores(folder, re
     assert arrow == ("↑" if mean["paiq"] > mean["spatial"] else "↓")
     assert float(gap) == pytest.approx(abs(mean["paiq"] - mean["spatial"]), abs=0.005)
     assert row[1].tone == "good"
+
+
+def test_a_mean_on_the_edge_is_rounded_the_same_in_every_table():
+    # 40.125 and 30.125: half a hundredth, which floats would round to even.
+    ours = [(41, 0), *[(40, 0)] * 7]
+    theirs = [(31, 0), *[(30, 0)] * 7]
+    found = cells_of({"paiq": ours, "spatial": theirs, "semantic": theirs})
+    main = comparison_table(comparison_of(found, "paiq"), name="main", caption="")
+    shown = {row[0].text: row[1].text for row in main.rows[1:]}
+    means = {row[2].text: row[3].text for row in interval_table(found, QUICK.plan).rows}
+    assert shown == means == {"paiq": "40.13", "spatial": "30.13", "semantic": "30.13"}
+    (best,) = selector_table(found, Roles()).rows
+    assert [cell.text for cell in best[2:]] == ["30.13", "0.00", "40.13", "0.00"]
 
 
 def test_a_missing_score_takes_the_mean_from_every_table(tmp_path):

@@ -120,6 +120,7 @@ def ablation_figure(
             axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, 100))
             axes.set_title(f"{AXIS_NAMES[axis]}, {DIRECTION[axis]}")
             axes.grid(visible=False, axis="y")
+        grid[0][1].tick_params(labelleft=False)
         axes = grid[0][0]
         axes.plot([], [], marker="o", color=MUTED, fillstyle="none", linestyle="none", label=before)
         axes.plot([], [], marker="o", color=OURS, linestyle="none", label=after)

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from paiq.analysis.cells import Cell as Place
 from paiq.analysis.cells import CellScores, Coverage
+from paiq.analysis.claims import hundredths
 from paiq.analysis.comparisons import (
     Cells,
     Paired,
@@ -168,15 +169,13 @@ def selector_table(found: Cells, roles: Roles) -> Table | None:
         spatial, semantic = pair
         if spatial is None or semantic is None or not _complete([scores, spatial, semantic]):
             continue
-        accuracy, hallucination = best_of_two(spatial, semantic)
+        chosen = best_of_two(spatial, semantic)
         rows.append(
             cells(
                 place.group,
                 place.dataset,
-                f"{accuracy.mean():.2f}",
-                f"{hallucination.mean():.2f}",
-                f"{scores.values('accuracy').mean():.2f}",
-                f"{scores.values('hallucination').mean():.2f}",
+                *(shown_mean(float(values.mean()), len(values)) for values in chosen),
+                *(shown_mean(float(scores.values(a).mean()), len(scores.expected)) for a in AXES),
             )
         )
     if not rows:
@@ -254,15 +253,21 @@ def _complete(found: Iterable[CellScores]) -> bool:
 
 
 def _estimate_cell(value: Estimate) -> Cell:
-    return Cell(text=f"{value.mean:.2f}", note=_interval(value), tone="muted")
+    return Cell(text=str(shown_mean(value.mean, value.n)), note=_interval(value), tone="muted")
+
+
+def shown_mean(mean: float, n: int) -> Decimal:
+    """The mean of n integers in hundredths, rounded as every other mean of the page is."""
+    return hundredths(Decimal(round(mean * n)) / n)
 
 
 def _paired_cell(value: Estimate) -> Cell:
+    text = f"{shown_mean(value.mean, value.n):+}"
     if not value.excludes_zero:
-        return Cell(text=f"{value.mean:+.2f}", note=_interval(value), tone="muted")
+        return Cell(text=text, note=_interval(value), tone="muted")
     up = value.mean > 0
     note = f"{'▲' if up else '▼'} {_interval(value)}"
-    return Cell(text=f"{value.mean:+.2f}", note=note, tone="good" if up else "bad")
+    return Cell(text=text, note=note, tone="good" if up else "bad")
 
 
 def _interval(value: Estimate) -> str:
