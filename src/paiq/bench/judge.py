@@ -20,7 +20,7 @@ import httpx
 
 from paiq.bench.fault_server import CONTROL, score_of
 from paiq.bench.outcome import Outcome, markdown, short
-from paiq.bench.soak import FAULTS, job
+from paiq.bench.soak import FAULTS, READ_SECONDS, job
 from paiq.errors import DataError
 from paiq.judging.ledger import Ledger
 from paiq.judging.ledger_files import verify
@@ -30,6 +30,8 @@ from paiq.progress import Report, silent
 from paiq.records import Judgment, read_records
 
 POLL_SECONDS = 0.05
+PATIENT_SECONDS = 60.0
+"""Read time-out while the speed is measured: a busy machine must not cause retries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,7 @@ def _judge_until(
     settings: Settings, folder: Path, url: str, until: int | None, report: Report
 ) -> list[float]:
     """Memory of a judging process over its life; killed when the server has seen so many bodies."""
-    process = _start_judge(folder, url, settings.keys, settings.slots, settings.body_bytes)
+    process = _start_judge(folder, url, settings.keys, settings, READ_SECONDS)
     memory = []
     while process.poll() is None:
         time.sleep(POLL_SECONDS)
@@ -177,9 +179,7 @@ def speed(settings: Settings, folder: Path, delay: float) -> dict[str, float]:
         for turn in range(settings.rounds):
             bare.append(bare_loop(url, settings))
             where = folder / str(turn)
-            process = _start_judge(
-                where, url, settings.speed_keys, settings.slots, settings.body_bytes
-            )
+            process = _start_judge(where, url, settings.speed_keys, settings, PATIENT_SECONDS)
             said, _ = process.communicate()
             if process.returncode:
                 raise DataError(f"the judging process ended with {process.returncode}")
@@ -247,9 +247,10 @@ def server(share: float, delay: float) -> Iterator[str]:
 
 
 def _start_judge(
-    folder: Path, url: str, keys: int, slots: int, size: int
+    folder: Path, url: str, keys: int, settings: Settings, read_seconds: float
 ) -> "subprocess.Popen[bytes]":
-    words = [str(folder), url, str(keys), str(slots), str(size)]
+    sizes = (keys, settings.slots, settings.body_bytes, read_seconds)
+    words = [str(folder), url, *map(str, sizes)]
     return subprocess.Popen(
         [sys.executable, "-m", "paiq.bench.soak", "judge", *words], stdout=subprocess.PIPE
     )

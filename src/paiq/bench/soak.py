@@ -1,7 +1,7 @@
 """The two sides of the judge's soak, each a process of its own: a faulty server and a judging run.
 
 python -m paiq.bench.soak serve FAULT_SHARE DELAY     prints its port, serves until its input ends
-python -m paiq.bench.soak judge FOLDER URL KEYS SLOTS BODY_BYTES
+python -m paiq.bench.soak judge FOLDER URL KEYS SLOTS BODY_BYTES READ_SECONDS
 """
 
 import json
@@ -32,7 +32,7 @@ from paiq.judging.runner import Job
 from paiq.judging.types import Request
 
 READ_SECONDS = 0.5
-TOTAL_SECONDS = 0.8
+"""Of the soak; the server is silent for twice as long."""
 
 FAULTS: Mapping[str, Action] = {
     "408": status(408),
@@ -73,16 +73,16 @@ def faulty(share: float, delay: float) -> Plan:
     return plan
 
 
-def route_to(url: str, slots: int) -> Route:
+def route_to(url: str, slots: int, read_seconds: float) -> Route:
     return Route(
         name="soak",
         endpoint=url,
         model="gpt-4o",
         accepted_model=r"gpt-4o(?:-[0-9]{4}-[0-9]{2}-[0-9]{2})?",
         evaluator="gpt-4o",
-        connect_seconds=READ_SECONDS,
-        read_seconds=READ_SECONDS,
-        total_seconds=TOTAL_SECONDS,
+        connect_seconds=read_seconds,
+        read_seconds=read_seconds,
+        total_seconds=1.6 * read_seconds,
         concurrency=slots,
     )
 
@@ -127,9 +127,9 @@ def job(number: int, size: int) -> Job:
     return Job(expected=expected, load=load, body_bytes=size, text_bytes=size)
 
 
-def plan_of(folder: Path, url: str, keys: int, slots: int, size: int) -> JudgingPlan:
+def plan_of(folder: Path, route: Route, keys: int, size: int) -> JudgingPlan:
     return JudgingPlan(
-        route=route_to(url, slots),
+        route=route,
         jobs=[job(number, size) for number in range(keys)],
         ledger=folder / "judge" / "soak.sqlite",
         scores=folder / "scores",
@@ -142,9 +142,8 @@ def serve(share: float, delay: float) -> None:
         sys.stdin.read()
 
 
-def run(folder: Path, url: str, keys: int, slots: int, size: int) -> int:
+def run(plan: JudgingPlan) -> int:
     """The exit code of a judging run, after one line with what it took."""
-    plan = plan_of(folder, url, keys, slots, size)
     began, used = time.perf_counter(), time.process_time()
     summary = judge(plan)
     took, used = time.perf_counter() - began, time.process_time() - used
@@ -156,7 +155,9 @@ def main(words: list[str]) -> int:
     if words[0] == "serve":
         serve(float(words[1]), float(words[2]))
         return 0
-    return run(Path(words[1]), words[2], *(int(word) for word in words[3:6]))
+    keys, slots, size = (int(word) for word in words[3:6])
+    route = route_to(words[2], slots, float(words[6]))
+    return run(plan_of(Path(words[1]), route, keys, size))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from paiq.judging.ledger import Ledger
-from paiq.judging.ledger_rows import Entry, Row
+from paiq.judging.ledger_rows import Entry
 from paiq.judging.ledger_state import Book
 
 Waiting = tuple[Sequence[Entry], asyncio.Future[None]]
@@ -22,12 +22,14 @@ class Journal:
     def __init__(self, ledger: Ledger, book: Book) -> None:
         self._ledger, self._book = ledger, book
         self._waiting: list[Waiting] = []
+        self._writing: list[Waiting] = []
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._broken: BaseException | None = None
 
     async def __aenter__(self) -> "Journal":
         self._task = asyncio.create_task(self._write())
+        self._task.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -53,25 +55,21 @@ class Journal:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            batch, self._waiting = self._waiting, []
-            entries = [entry for group, _ in batch for entry in group]
-            try:
-                rows = await loop.run_in_executor(self._thread, self._ledger.append, entries)
-            except Exception as error:  # handed to everyone who waits
-                self._broken = error
-                _fail([*batch, *self._waiting], error)
-                return
-            self._settle(batch, rows)
+            self._writing, self._waiting = self._waiting, []
+            entries = [entry for group, _ in self._writing for entry in group]
+            rows = await loop.run_in_executor(self._thread, self._ledger.append, entries)
+            for row in rows:
+                self._book.add(row)
+            for _, done in self._writing:
+                if not done.done():
+                    done.set_result(None)
 
-    def _settle(self, batch: Sequence[Waiting], rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._book.add(row)
-        for _, done in batch:
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Whatever ended the writing is told to everyone who waits: nobody waits for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._broken = error
+        for _, done in [*self._writing, *self._waiting]:
             if not done.done():
-                done.set_result(None)
-
-
-def _fail(batch: Sequence[Waiting], error: BaseException) -> None:
-    for _, done in batch:
-        if not done.done():
-            done.set_exception(error)
+                done.set_exception(error)
