@@ -288,7 +288,6 @@ def test_an_unknown_method_is_answered_with_the_nearest(folder):
         (["report"], "give run folders, or --paper alone"),
         (["report", "--paper", "x"], "give run folders, or --paper alone"),
         (["report", "nowhere"], "no run folder nowhere"),
-        (["report", "a", "b"], "several runs need --out"),
         (["report", "x", "--samples", "-1"], "must not be negative"),
         (["report", "x", "--replicates", "5"], "at least 100"),
     ],
@@ -309,6 +308,17 @@ def test_the_verb_writes_the_report_and_tells_what_is_missing(tmp_path, capsys):
     assert main(words) == 1
     assert "pending 6" in capsys.readouterr().out
     assert main([*words, "--allow-incomplete"]) == 0
+
+
+def test_the_report_of_several_runs_lies_where_the_command_was_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for method in ("paiq", "spatial"):
+        write_run(tmp_path / "runs" / method, methods=(method,), count=3)
+    words = ["mine=runs/paiq", "mine=runs/spatial"]
+    assert main(["report", *words, "--replicates", "100", "--samples", "0"]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<script>" not in page
+    assert_self_contained(page)
 
 
 def test_an_empty_folder_is_told_what_belongs_into_it(tmp_path):

@@ -19,7 +19,7 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="a folder, or GROUP=FOLDER")
     parser.add_argument("--paper", action="store_true", help="the published tables, recomputed")
-    parser.add_argument("--out", type=Path, help="folder to write (one run: RUN/report)")
+    parser.add_argument("--out", type=Path, help="folder to write (RUN/report, or report)")
     parser.add_argument("--images", type=Path, help="where image paths start (default RUN)")
     parser.add_argument("--ours", default="paiq", help="compared with the others (default paiq)")
     parser.add_argument("--spatial", default="spatial", help="the spatial single encoder's name")
