@@ -76,6 +76,27 @@ def test_ctrl_c_saves_and_says_what_to_type(words, tmp_path):
     assert newest(out / "checkpoints").step == read_log(out / "log.jsonl")[-1]["step"]
 
 
+def test_a_killed_command_typed_again_ends_where_it_would_have(words, tmp_path):
+    longer = ("schedule.epochs=null", "schedule.steps=60", "saving.every=7")
+    out = tmp_path / "run"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "paiq", "train", *words, *longer, "--out", str(out)],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+    while len(read_log(out / "log.jsonl")) < 10 and child.poll() is None:
+        time.sleep(0.005)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert len(read_log(out / "log.jsonl")) < 60
+    assert main(["train", *words, *longer, "--out", str(out)]) == 0
+    whole = tmp_path / "whole"
+    assert main(["train", *words, *longer, "--out", str(whole)]) == 0
+    ours, theirs = (read_log(path / "log.jsonl") for path in (out, whole))
+    assert [line["loss"] for line in ours] == [line["loss"] for line in theirs]
+    weights = [(path / "model" / "interface.safetensors").read_bytes() for path in (out, whole)]
+    assert weights[0] == weights[1]
+
+
 def test_the_list_and_a_whole_run_are_shown(capsys):
     assert main(["train", "--list"]) == 0
     assert "world/paiq" in capsys.readouterr().out

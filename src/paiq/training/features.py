@@ -1,7 +1,7 @@
 """From a source of samples to the features of its images, stored or made anew in each step."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paiq.data import SampleSource
 from paiq.progress import Report, silent
+from paiq.records import Sample
 from paiq.towers import Tower, TowerPlan, plan_tower, prepare, read_tower, weights_digest
 from paiq.towers.store import Contents, Features, FeatureStore, Stream
 from paiq.training.config import Run
@@ -28,19 +29,23 @@ class Catalogue:
     """The row of each sample."""
     first: tuple[int, ...]
     """A sample that shows the image, for each row."""
+    samples: tuple[Sample, ...] = field(repr=False)
+    """Kept, because every format reads in order quickly, and few in a training order."""
 
     @classmethod
     def of(cls, source: SampleSource) -> "Catalogue":
         row_of: dict[str, int] = {}
         first: list[int] = []
         rows: list[int] = []
+        samples: list[Sample] = []
         for index in range(len(source)):
-            image = source[index].image
-            if image not in row_of:
-                row_of[image] = len(first)
+            sample = replace(source[index], facts=None)  # large, and nothing is trained on them
+            if sample.image not in row_of:
+                row_of[sample.image] = len(first)
                 first.append(index)
-            rows.append(row_of[image])
-        return cls(tuple(row_of), tuple(rows), tuple(first))
+            rows.append(row_of[sample.image])
+            samples.append(sample)
+        return cls(tuple(row_of), tuple(rows), tuple(first), tuple(samples))
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,7 @@ class FeaturePlan:
         return {"pixel_values": spatial, "pixel_values_semantic": semantic}
 
     def _pictures(self, indices: Sequence[int]) -> list[Image.Image]:
-        source = self.samples.source
-        return [source.image(source[index]) for index in indices]
+        return [self.samples.source.image(self.catalogue.samples[index]) for index in indices]
 
 
 def _stream(plan: TowerPlan, made_by: str) -> Stream:

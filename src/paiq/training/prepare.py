@@ -44,7 +44,7 @@ class Opened:
         last = LastLayer(model.model.language_model)
         place(model, run, processes)
         plan = Plan(
-            samples=len(self.features.samples.source),
+            samples=len(self.features.catalogue.samples),
             batch=run.batch,
             schedule=run.schedule,
             seed=run.seed,
@@ -63,10 +63,10 @@ class Opened:
         return resumed(work)
 
     def _feed(self, plan: Plan, renderer: Renderer) -> Feed:
-        source = self.features.samples.source
+        samples = self.features.catalogue.samples
         return Feed(
             plan=plan,
-            render=lambda index: renderer.for_training(source[index]),
+            render=lambda index: renderer.for_training(samples[index]),
             vision=self.features.stored if self.run.features.store else self.features.pixels,
             padding=renderer.pad_id,
             rank=self.processes.process_index,
