@@ -36,6 +36,15 @@ def test_f16_the_whole_route_waits_as_long_as_it_is_asked_to(tmp_path):
     assert arrivals[1] - arrivals[0] >= 20 / 100  # the quick clock's seconds
 
 
+def test_fewer_attempts_than_were_used_already_end_a_key_without_a_send(tmp_path):
+    pause = status(429, b"{}", ("retry-after", "1000000"))
+    with FaultServer(in_turn(status(500), pause, answer())) as server:
+        assert run(tmp_path, server, [job("KEY-1")]).coverage.pending == 1
+        summary = run(tmp_path, server, [job("KEY-1")], attempts=2)
+        assert len(server.record) == 2
+    assert summary.coverage.terminal == {"rate_limited": 1}
+
+
 def test_f22_an_outage_burns_no_attempts_and_the_run_goes_on_by_itself(tmp_path):
     began = time.monotonic()
 

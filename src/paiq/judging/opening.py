@@ -24,7 +24,7 @@ class Opening:
 def opening(book: Book, route: Route, jobs: Sequence[Job], grant: Failure | None) -> Opening:
     """Sends that a killed process left open are closed; new expectations are entered."""
     _refuse_other_judges(book, route)
-    found = list(_interrupted(book, route))
+    found = [*_interrupted(book, route), *_exhausted(book, route)]
     superseded: tuple[Expected, ...] = ()
     if route.recovers is None:
         new, superseded = _expectations(book, jobs)
@@ -81,6 +81,15 @@ def _interrupted(book: Book, route: Route) -> Iterator[Entry]:
             if not known.left(sent_over, limit):
                 failures = [*known.failures.get(sent_over, ()), Failure.INTERRUPTED]
                 yield entries.terminal(key, sent_over, failures)
+
+
+def _exhausted(book: Book, route: Route) -> Iterator[Entry]:
+    """Ends keys that a route with fewer attempts than before may not send again."""
+    for key, known in book.keys.items():
+        pending = known.score is None and not known.open and route.name not in known.terminal
+        failures = known.failures.get(route.name)
+        if pending and failures and not known.left(route.name, route.attempts):
+            yield entries.terminal(key, route.name, failures)
 
 
 def _expectations(book: Book, jobs: Sequence[Job]) -> tuple[list[Entry], tuple[Expected, ...]]:
