@@ -34,7 +34,7 @@ def test_what_is_left_out_changes_no_loss_and_no_gradient(
     work = opened.load()
     batch = work.feed.step(0)[0]
     rows = []
-    decoder = work.answer_loss.__self__.model.language_model
+    decoder = work.answer_loss.model.model.language_model
     last = LastLayer(decoder)
     seen = last.block.register_forward_hook(
         lambda _, inputs, made: rows.append(inputs[0].shape[:2])

@@ -31,7 +31,7 @@ def go_in_process(rank, run, path):
     opened = open_run(run, path)
     opened.features.build(opened.processes)
     work = opened.load()
-    split = [p for p in work.answer_loss.__self__.parameters() if isinstance(p, DTensor)]
+    split = [p for p in work.answer_loss.model.parameters() if isinstance(p, DTensor)]
     assert bool(split) == run.memory.shard
     assert all(p.to_local().numel() < p.numel() for p in split)
     train(work)
@@ -88,6 +88,19 @@ def test_a_run_is_repeated_from_its_folder_alone(whole, tmp_path):
 def test_the_store_changes_nothing(whole, run, tmp_path):
     go(replace(run, features=replace(run.features, store=False)), tmp_path)
     assert_close(tmp_path, whole)
+
+
+@pytest.mark.parametrize("language", ["llama", "qwen3_5"])
+def test_padding_at_the_right_needs_no_mask(run, parts, tmp_path, language):
+    opened = open_run(replace(run, language=LanguageConfig(name=str(parts[1][language]))), tmp_path)
+    opened.features.build(opened.processes)
+    work = opened.load()
+    for batch in work.feed.step(0):
+        assert not batch.inputs["attention_mask"].all()
+        masked, tokens = work.answer_loss.model.answer_loss(**batch.inputs)
+        loss, same = work.answer_loss(**batch.inputs)
+        assert same == tokens
+        torch.testing.assert_close(loss, masked, rtol=1e-5, atol=1e-5)
 
 
 def test_checkpointing_the_language_model_changes_nothing(whole, run, tmp_path):

@@ -54,7 +54,7 @@ class Opened:
             folder=self.folder,
             plan=plan,
             feed=self._feed(plan, load_renderer(model.config)),
-            answer_loss=model.answer_loss if run.features.store else OnTheFly(model),
+            answer_loss=(FromStore if run.features.store else OnTheFly)(model),
             stepper=Stepper(model.interface, run.optimizer),
             processes=processes,
             finish=lambda: save_interface(model, self.folder.model),
@@ -76,6 +76,22 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class FromStore:
+    """A model that is given features.
+
+    Padding stands to the right of every answer, where a causal model never looks: without a mask
+    its attention takes the quicker, causal kernel and the loss is the same.
+    """
+
+    model: Any
+
+    def __call__(self, attention_mask: Tensor, **inputs: Tensor) -> tuple[Tensor, int]:
+        del attention_mask
+        loss, tokens = self.model.answer_loss(attention_mask=None, **inputs)
+        return loss, tokens
+
+
+@dataclass(frozen=True)
 class OnTheFly:
     """A model that is given pixels: its towers run in every step, in place of a store."""
 
@@ -85,12 +101,11 @@ class OnTheFly:
         self, pixel_values: Tensor, pixel_values_semantic: Tensor, **texts: Tensor
     ) -> tuple[Tensor, int]:
         spatial, semantic = self.model.model.encode(pixel_values, pixel_values_semantic)
-        loss, tokens = self.model.answer_loss(
+        return FromStore(self.model)(
             spatial_features=spatial.to(torch.bfloat16),  # as a store would have kept them
             semantic_features=semantic.to(torch.bfloat16),
             **texts,
         )
-        return loss, tokens
 
 
 def open_run(run: Run, folder: Path) -> Opened:
