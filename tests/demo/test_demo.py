@@ -5,7 +5,7 @@ import re
 import pytest
 
 from paiq.demo.gather import gather
-from paiq.demo.pipeline import Clock, Demo, answered, score_all, steps_done, train_and_answer
+from paiq.demo.pipeline import Clock, Demo, answered, look, score_all, steps_done, train_and_answer
 from paiq.demo.settings import MODES, DemoSettings
 from paiq.errors import ConfigError
 from paiq.report.demo_page import demo_markdown, write_demo_page
@@ -18,6 +18,7 @@ SETTINGS = DemoSettings(
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     made = Demo(SETTINGS, tmp_path_factory.mktemp("demo"))
+    look(made)
     train_and_answer(made)
     score_all(made)
     return made

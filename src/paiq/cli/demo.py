@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from paiq.demo.pipeline import Clock, Demo, score_all, train_and_answer
+    from paiq.demo.pipeline import Clock, Demo, look, score_all, train_and_answer
     from paiq.progress import progress
 
     settings = MODES[args.mode]
@@ -39,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
     clock = Clock(demo.out / "seconds.txt")
     count = len(list(demo.runs()))
     try:
-        print("the frozen towers look at every scene once; then the interfaces train")
+        with progress("look with the frozen towers", 1) as report:
+            look(demo)
+            report(1)
         with progress("train and answer", count * settings.steps) as report:
             train_and_answer(demo, report)
         with progress("score", count) as report:
@@ -62,12 +64,13 @@ def _show(demo: "Demo", seconds: float) -> int:
     write_atomically(demo.out / "report.md", demo_markdown(results).encode())
     Console().print(terminal_table(results))
     first = next(demo.runs()).folder
+    same_seed = f"{demo.out}/*-{demo.settings.seeds[0]}"
     print(f"""
 the page: {demo.page}
 
 what to try next:
-  paiq report {demo.out}/*-{demo.settings.seeds[0]}     every answer, searchable
+  paiq report {same_seed} --out {demo.out}/answers    every answer, searchable
+  paiq train {first}/run.yaml --out again    repeat one run from its folder alone
   paiq train world/paiq interface.options.scale=0.3 --out runs/mine
-  paiq interfaces paiq            its equations
-  paiq train {first}/run.yaml --out again     repeat one run from its folder alone""")
+  paiq interfaces paiq    its equations""")
     return 0

@@ -27,6 +27,7 @@ class Child:
     title: str
     commands: tuple[tuple[str, ...], ...]
     log: Path
+    threads: int = 1
 
 
 def run_side_by_side(
@@ -58,7 +59,8 @@ def _start(child: Child) -> subprocess.Popen[bytes]:
             [sys.executable, "-m", "paiq.cli.chain", json.dumps(child.commands)],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+            env=os.environ
+            | {"OMP_NUM_THREADS": str(child.threads), "TOKENIZERS_PARALLELISM": "false"},
             start_new_session=True,
         )
 

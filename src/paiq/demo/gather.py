@@ -30,6 +30,7 @@ def gather(demo: Demo, *, seconds: float) -> DemoResults:
         curves=tuple(_curve(run) for run in runs),
         probes=tuple(_probes()),
         recipe=_recipe(demo),
+        limits=(_reading(),),
         versions=json.loads(RunFolder(runs[0].folder).versions.read_text()),
         mode=demo.settings.mode,
         seconds=seconds,
@@ -97,6 +98,17 @@ def _probes() -> Iterator[DemoProbe]:
             semantic=semantic[attribute],
             chance=1 / len(words),
         )
+
+
+def _reading() -> str:
+    """What the frozen language model makes of the true words, so what any interface could reach."""
+    read = json.loads((WEIGHTS / "language" / "probes.json").read_text())
+    worst = min(share for kinds in read.values() for share in kinds.values())
+    return (
+        f"Given the true words at the true places, the frozen language model gets at least "
+        f"{worst:.0%} of the descriptions and of every kind of question right: what is lost is "
+        "lost before it."
+    )
 
 
 def _curve(run: Trained) -> DemoCurve:

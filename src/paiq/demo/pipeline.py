@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paiq.demo.children import Child, run_side_by_side
@@ -59,13 +59,14 @@ class Demo:
         )
 
     def store(self) -> Child:
-        """Runs the towers over everything once, for all methods."""
+        """Stores the features of all scenes; alone on the machine, so it takes every core."""
         recipe = self.recipe(next(self.runs()))
         held_out = (f"data.world.size={self.settings.held_out}",)
         commands = [
             ("features", *recipe, *held_out, f"data.world.split={split}") for split in SPLITS
         ]
-        return self._child("features", *commands, ("features", *recipe))
+        stored = self._child("features", *commands, ("features", *recipe))
+        return replace(stored, threads=cores())
 
     def work(self, run: Trained) -> Child:
         """Trains a method, then answers the held-out scenes of every split."""
@@ -80,6 +81,11 @@ class Demo:
         return Child(title=title, commands=commands, log=self.out / "logs" / f"{title}.log")
 
 
+def look(demo: Demo) -> None:
+    """Runs the frozen towers over every scene, once for all methods."""
+    run_side_by_side([demo.store()], at_once=1)
+
+
 def train_and_answer(demo: Demo, report: Report = silent) -> None:
     """All methods, as many at once as there are cores; the report counts steps."""
     runs = list(demo.runs())
@@ -89,7 +95,6 @@ def train_and_answer(demo: Demo, report: Report = silent) -> None:
         going = [run for run in runs if done[run] > 0 and not answered(demo, run)]
         report(sum(done.values()), ", ".join(run.folder.name for run in going))
 
-    run_side_by_side([demo.store()], at_once=1)
     run_side_by_side([demo.work(run) for run in runs], at_once=cores(), tick=tick)
     tick()
 
