@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +23,6 @@ from paiq.judging.routes import Route
 from paiq.judging.runner import Job, Options, Runner, Work
 from paiq.judging.scores import publish
 from paiq.judging.secret import secret_of
-from paiq.judging.sender import Sender
 from paiq.judging.types import Reply, Request
 from paiq.progress import Report, silent
 
@@ -117,7 +116,7 @@ async def judge_async(
         if begun.entries or any(works(book, plan.route, plan.jobs)):
             # A finished run comes not even here: it needs no key and writes nothing.
             secret = None if answerer else secret_of(plan.route)
-            answerer = answerer or Sender(plan.route, secret, wall=clock.wall)
+            answerer = answerer or _client(plan.route, secret, clock)
             runner = Runner(
                 plan.route,
                 answerer.send,
@@ -132,6 +131,17 @@ async def judge_async(
             _append(ledger, book, [_closed(plan.route, runner, book)])
         publish(book, plan.scores)
     return _summary(plan.route, book, runner, begun)
+
+
+def _client(route: Route, secret: str | None, clock: Clock) -> Answerer:
+    """What sends over the network; only who sends needs an HTTP library."""
+    try:
+        from paiq.judging.sender import Sender
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"sending to a judge needs {error.name}, which is missing; pip install 'paiq[judge]'"
+        ) from error
+    return Sender(route, secret, wall=clock.wall)
 
 
 def budget_of(route: Route, book: Book, dollars: float | None) -> Budget | None:
@@ -157,7 +167,7 @@ async def _work(
     runner: Runner, pending: list[Work], answerer: Answerer, journal: Journal, report: Report
 ) -> None:
     async with AsyncExitStack() as stack:
-        if isinstance(answerer, Sender):
+        if isinstance(answerer, AbstractAsyncContextManager):
             await stack.enter_async_context(answerer)
         await stack.enter_async_context(journal)
         with _interruptible(runner):
