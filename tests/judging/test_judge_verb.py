@@ -231,6 +231,15 @@ def test_f79_a_dry_run_sends_nothing_and_needs_no_key(run_folder, capsys, monkey
     assert "at most $" in shown
 
 
+def test_a_dry_run_says_why_requests_cannot_be_sent(run_folder, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    words = ["--route", "local-vllm", "--images", str(tmp_path / "empty"), "--dry-run"]
+    assert main(["judge", str(run_folder), *words]) == 1
+    shown = capsys.readouterr().out
+    assert "cannot be sent" in shown
+    assert "such as 'flux-0'" in shown
+
+
 def test_a_missing_key_is_asked_for_by_its_variable_and_nothing_is_written(
     run_folder, capsys, monkeypatch
 ):

@@ -7,7 +7,7 @@ every method's answers. Needs no network and no GPU. Typed again after a stop it
 examples:
   paiq demo
   paiq demo --quick            (under a minute; too short to tell methods apart)
-  paiq demo --full             (three seeds, longer training; hours)
+  paiq demo --full             (three seeds, longer training; half an hour)
 """
 
 import argparse

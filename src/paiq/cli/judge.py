@@ -10,7 +10,8 @@ The key of a judge comes from the environment variable that its route names, nev
 line. Routes: the names that `--route help` lists, or a YAML file of your own. `--route exact`
 scores the embedded world from its known scenes and needs no network.
 
-Exit code: 0 all scored, 1 some ended without a score, 3 some are pending, 130 interrupted.
+Exit code: 0 all scored, 1 some ended (or, in a dry run, would end) without a score, 3 some are
+pending, 130 interrupted.
 
 examples:
   paiq judge runs/demo --route exact
@@ -67,6 +68,7 @@ class _Refuse(argparse.Action):
 
 def run(args: argparse.Namespace) -> int:
     from paiq.judging import judge_verb
+    from paiq.judging.dry_run import forecast
     from paiq.progress import progress
 
     if args.route == "help":
@@ -86,8 +88,9 @@ def run(args: argparse.Namespace) -> int:
     plan, notes = task.plan()
     print("\n".join(notes))
     if args.dry_run:
-        print("\n".join(judge_verb.dry(plan)))
-        return 0
+        expected = forecast(plan)
+        print("\n".join(expected.lines()))
+        return 1 if expected.unsendable else 0
     options = judge_verb.options(args.budget, args.concurrency, args.grant)
     with progress("judging", judge_verb.left(plan)) as report:
         summary = judge_verb.go(plan, options, report)

@@ -36,8 +36,8 @@ class DemoSettings:
 
 MODES: Mapping[str, DemoSettings] = {
     "quick": DemoSettings(mode="quick", steps=10, train=128, held_out=16, cards=4),
-    "default": DemoSettings(mode="default", steps=300, train=4000, held_out=200),
+    "default": DemoSettings(mode="default", steps=240, train=3000, held_out=200),
     "full": DemoSettings(
-        mode="full", steps=1500, train=16000, held_out=500, seeds=(42, 43, 44), cards=16
+        mode="full", steps=400, train=6000, held_out=400, seeds=(42, 43, 44), cards=16
     ),
 }

@@ -1,5 +1,6 @@
 """What a run would send and cost, without a key, a ledger entry or a request."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from paiq.judging.judge import Plan
@@ -7,6 +8,7 @@ from paiq.judging.ledger_files import load_book
 from paiq.judging.ledger_state import Book
 from paiq.judging.limits import Price
 from paiq.judging.opening import works
+from paiq.judging.types import Unsendable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,7 @@ class Forecast:
     """If every request needs all its retries."""
     request_bytes: int
     """Sent if every request succeeds at once."""
-    unsendable: int
+    unsendable: tuple[Unsendable, ...]
     likely: float | None
     """Dollars at the bound of each request, without retries; None where the route has no prices."""
     most: float | None
@@ -30,12 +32,22 @@ class Forecast:
             f"{self.request_bytes / 1e6:,.1f} MB of request bodies",
         ]
         if self.unsendable:
-            lines.append(f"{self.unsendable:,} cannot be sent and will end as `unsendable`")
+            lines.append(f"{len(self.unsendable):,} cannot be sent and will end as `unsendable`:")
+            lines += self._reasons()
         if self.likely is None or self.most is None:
             return [*lines, "cost unknown: the route states no prices"]
         return [
             *lines,
             f"at most ${self.likely:,.2f} without retries, ${self.most:,.2f} with every retry",
+        ]
+
+    def _reasons(self) -> list[str]:
+        """Each reason with its count and the first sample it befell."""
+        counts = Counter(one.reason for one in self.unsendable)
+        first = {one.reason: one for one in reversed(self.unsendable)}
+        return [
+            f"  {count:,} {reason}, such as {first[reason].sample_id!r}: {first[reason].detail}"
+            for reason, count in counts.most_common()
         ]
 
 
@@ -48,7 +60,7 @@ def forecast(plan: Plan) -> Forecast:
         requests=len(open_works),
         most_requests=sum(work.left for work in open_works),
         request_bytes=sum(work.job.body_bytes for work in open_works),
-        unsendable=sum(job.unsendable is not None for job in plan.jobs),
+        unsendable=tuple(job.unsendable for job in plan.jobs if job.unsendable),
         likely=sum(bound for _, bound in bounds) if price else None,
         most=sum(left * bound for left, bound in bounds) if price else None,
     )

@@ -78,10 +78,6 @@ def options(budget: float | None, concurrency: int | None, grant: str | None) ->
     return Options(budget=budget, concurrency=concurrency, grant=Failure(grant) if grant else None)
 
 
-def dry(plan: Plan) -> list[str]:
-    return forecast(plan).lines()
-
-
 def left(plan: Plan) -> int:
     return forecast(plan).requests
 
