@@ -95,7 +95,10 @@ def train_and_answer(demo: Demo, report: Report = silent) -> None:
         going = [run for run in runs if done[run] > 0 and not answered(demo, run)]
         report(sum(done.values()), ", ".join(run.folder.name for run in going))
 
-    run_side_by_side([demo.work(run) for run in runs], at_once=cores(), tick=tick)
+    # The methods with the longest sequences come last in the tables and are started first, so
+    # that no long one is left to run alone.
+    children = [demo.work(run) for run in reversed(runs)]
+    run_side_by_side(children, at_once=cores(), tick=tick)
     tick()
 
 
