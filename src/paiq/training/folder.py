@@ -129,7 +129,7 @@ def versions() -> dict[str, str]:
     return {
         "paiq": __version__,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "processes": os.environ.get("WORLD_SIZE", "1"),
         **{name: version(name) for name in PACKAGES},
     }
