@@ -36,7 +36,7 @@ class DemoSettings:
 
 MODES: Mapping[str, DemoSettings] = {
     "quick": DemoSettings(mode="quick", steps=10, train=128, held_out=16, cards=4),
-    "default": DemoSettings(mode="default", steps=220, train=2800, held_out=200),
+    "default": DemoSettings(mode="default", steps=190, train=2400, held_out=200),
     "full": DemoSettings(
         mode="full", steps=400, train=6000, held_out=400, seeds=(42, 43, 44), cards=16
     ),
